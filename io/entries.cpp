@@ -108,10 +108,10 @@ void refuse_pointer(const Control& control, const InputFile& input, const Sparse
                         : ""));
 }
 
-std::vector<Index> read_pointers(const Control& control, const InputFile& input,
+LargeVector<Index> read_pointers(const Control& control, const InputFile& input,
                                  const SparseForm& form, Range majors) {
-  std::vector<Index> pointers =
-      collectively(control, [&] { return std::vector<Index>(std::size_t(majors.count) + 1); });
+  LargeVector<Index> pointers =
+      collectively(control, [&] { return LargeVector<Index>(std::size_t(majors.count) + 1); });
   const Range range{majors.first, majors.count + 1};
   read_numbers(control, input, "indptr", {&range, 1}, pointers.data());
   const Index before = form.base;
@@ -210,7 +210,7 @@ class Placing {
 void each_entry(const Control& control, const InputFile& input, const SparseForm& form, Range share,
                 bool parity, const std::function<void(std::span<const Triplet>)>& keep) {
   const bool coo = form.layout == Layout::coo;
-  std::vector<Index> pointers;
+  LargeVector<Index> pointers;
   Range all = share;
   if (!coo) {
     pointers = read_pointers(control, input, form, share);

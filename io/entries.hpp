@@ -38,7 +38,7 @@ void read_numbers(const Control& control, const InputFile& input, const std::str
 void read_values(const Control& control, const InputFile& input, const SparseForm& form,
                  std::span<const Range> ranges, bool parity, double* out);
 /// Pointers of majors `majors`, count + 1 values from zero on, checked to be monotone. Collective.
-std::vector<Index> read_pointers(const Control& control, const InputFile& input,
+LargeVector<Index> read_pointers(const Control& control, const InputFile& input,
                                  const SparseForm& form, Range majors);
 
 /// keep(entry) for the entries of `share`: majors, of COO entries; with their mirror images where

@@ -114,7 +114,7 @@ BandInput open_band(const Control& control, const Location& location, const Want
 
 /// Rows of a sparse matrix: entries start[i] .. start[i + 1] are row i's, as stored.
 struct SparseRows {
-  std::vector<Index> start{0};
+  LargeVector<Index> start{0};
   LargeVector<Index> columns;
   LargeVector<double> values;
 };
@@ -138,7 +138,7 @@ class SparseInput {
   [[nodiscard]] bool transposed() const { return transposed_; }
   /// Entries before rows first .. first + count, count + 1 values. Collective; the ranks' ranges
   /// ascend with the rank and do not overlap. Pointers in the file are checked to be monotone.
-  [[nodiscard]] std::vector<Index> row_pointers(const Control& control, Range rows) const;
+  [[nodiscard]] LargeVector<Index> row_pointers(const Control& control, Range rows) const;
   /// entries() hands on what a row is made of: by_rows(), and nothing to convert.
   [[nodiscard]] bool streams() const;
   /// Entries [range.first, range.end()) as stored, unchecked; positions count from range.first. The

@@ -108,9 +108,11 @@ class Buffers {
       const std::lock_guard lock(kept().mutex);
       std::swap(memory_, kept().memory);
     }
-    if (memory_.size() >= count * distance_) return;
+    const Index wanted = count * distance_;
+    if (memory_.size() >= wanted) return;
     memory_ = PinnedBuffer<char>();
-    memory_ = PinnedBuffer<char>(count * distance_);
+    memory_ = PinnedBuffer<char>(memory_is_pinned() && wanted > usual / 2 ? std::max(wanted, usual)
+                                                                          : wanted);
     large_pages(memory_);
   }
   ~Buffers() {
@@ -124,6 +126,8 @@ class Buffers {
 
  private:
   static constexpr Index most = Index(128) << 20;
+  /// What copies of vectors ask for: whoever needs half of it takes it at once, for those that follow.
+  static constexpr Index usual = Index(32) << 20;
   struct Kept {
     std::mutex mutex;
     PinnedBuffer<char> memory;

@@ -92,8 +92,8 @@ std::vector<Triplet> own_entries(const Control& control, const InputFile& input,
 }
 
 /// start[i] .. start[i + 1] of the rows, from zero.
-std::vector<Index> starts_of(const std::vector<Triplet>& entries, Range rows) {
-  std::vector<Index> start(static_cast<std::size_t>(rows.count) + 1);
+LargeVector<Index> starts_of(const std::vector<Triplet>& entries, Range rows) {
+  LargeVector<Index> start(static_cast<std::size_t>(rows.count) + 1, 0);
   for (const Triplet& t : entries) ++start[std::size_t(t.row - rows.first) + 1];
   std::partial_sum(start.begin(), start.end(), start.begin());
   return start;
@@ -101,9 +101,9 @@ std::vector<Index> starts_of(const std::vector<Triplet>& entries, Range rows) {
 
 }  // namespace
 
-std::vector<Index> SparseInput::row_pointers(const Control& control, Range rows) const {
+LargeVector<Index> SparseInput::row_pointers(const Control& control, Range rows) const {
   if (by_rows()) return read_pointers(control, *file_, *form_, rows);
-  std::vector<Index> start = starts_of(own_entries(control, *file_, *form_, rows), rows);
+  LargeVector<Index> start = starts_of(own_entries(control, *file_, *form_, rows), rows);
   const auto counts = control.gather_all(start.back());
   const Index before = std::accumulate(counts.begin(), counts.begin() + control.rank(), Index(0));
   for (Index& s : start) s += before;
@@ -123,7 +123,7 @@ void SparseInput::read(const Control& control, Range rows, SparseRows& out) cons
       out.start = starts_of(entries, rows);
       out.columns.resize(entries.size());
       out.values.resize(entries.size());
-      std::vector<Index> next = out.start;
+      LargeVector<Index> next = out.start;
       for (const Triplet& t : entries) {
         const auto at = std::size_t(next[std::size_t(t.row - rows.first)]++);
         out.columns[at] = t.column;

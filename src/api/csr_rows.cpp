@@ -40,7 +40,7 @@ std::unique_ptr<terrace::cg::CsrOperator<B>> from_slice(const terrace::Context<B
                                                         const Index* column, const double* value) {
   terrace::cg::CsrSlice slice;
   collectively(on.control, [&] {
-    slice.start = start;
+    slice.start.assign(start.begin(), start.end());
     slice.column.resize(std::size_t(start.back()));
     slice.value.resize(std::size_t(start.back()));
     std::copy_n(column, start.back(), slice.column.begin());

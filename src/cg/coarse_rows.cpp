@@ -242,7 +242,7 @@ RankRows numbered(std::vector<Index> first, int rank, const CsrSlice& a) {
     if (!is_own(c)) result.needed.push_back(c);
   result.needed = distinct(std::move(result.needed));
   HostRows& rows = result.rows;
-  rows.start = a.start;
+  rows.start.assign(a.start.begin(), a.start.end());
   rows.value = a.value;
   rows.columns = end - begin + Index(result.needed.size());
   rows.column.resize(a.column.size());

@@ -13,7 +13,7 @@ constexpr Index piece = Index(1) << 21;  // entries that are staged or moved up 
 
 /// f(from, rows) over rows that have at most `piece` entries together, or one row.
 template <class F>
-void over_pieces(const std::vector<Index>& start, const F& f) {
+void over_pieces(std::span<const Index> start, const F& f) {
   const Index rows = Index(start.size()) - 1;
   for (Index from = 0, to = 0; from < rows; from = to) {
     const auto begin = start.begin() + from;
@@ -68,12 +68,16 @@ CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered,
 }
 
 template <class B>
-CsrLoad<B>::CsrLoad(const Context<B>& context, std::vector<Index> first, std::vector<Index> start)
-    : first_(std::move(first)), start_(std::move(start)) {
-  rows_ = {first_[std::size_t(context.rank())], Index(start_.size()) - 1};
+CsrLoad<B>::CsrLoad(const Context<B>& context, std::vector<Index> first,
+                    std::span<const Index> start)
+    : first_(std::move(first)) {
+  rows_ = {first_[std::size_t(context.rank())], Index(start.size()) - 1};
   collectively(context.control, [&] {
-    part_.start = uploaded<Index, B>(context.ahead, start_);
-    part_.entries = start_.back();
+    if (context.size() > 1) start_.assign(start.begin(), start.end());
+    part_.start = Buffer<Index, B>(Index(start.size()));
+    io::upload_plain<Index, B>(context.ahead, part_.start.view(), start.data(),
+                               io::Copies::of<B>(Index(start.size_bytes())));
+    part_.entries = start.back();
     part_.column = Buffer<std::int32_t, B>(part_.entries);
     part_.value = Buffer<double, B>(part_.entries);
     if (!std::is_same_v<B, Cpu>) staged_ = Buffer<Index, B>(std::min(piece, part_.entries));
@@ -185,6 +189,7 @@ CsrOuter CsrLoad<B>::take_outer(const Context<B>& context) {
   for (const std::int32_t c : downloaded(lane, taken.column.view()))
     outer.column.push_back(rows_.first + c);
   close_up(context, inner_start);
+  start_ = LargeVector<Index>();
   part_.entries -= outer.start.back();
   part_.start = std::move(inner_start);
   return outer;

@@ -1,6 +1,7 @@
 // A rank's CSR rows on their way to the backend: put piece by piece as they are read, judged and cut
 // there. Nothing of the matrix's size stands on the host but the row pointers.
 #pragma once
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "distrib/layout.hpp"
 #include "io/copies.hpp"
 #include "kernels/base/gather.hpp"
+#include "kernels/base/large_vector.hpp"
 #include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
 #include "kernels/cg/distinct.hpp"
@@ -125,7 +127,7 @@ class CsrLoad {
  public:
   /// first[r] .. first[r + 1]: rows of rank r; start: positions of this rank's rows' entries, from 0.
   /// Takes 12 bytes an entry. Collective.
-  CsrLoad(const Context<B>& context, std::vector<Index> first, std::vector<Index> start);
+  CsrLoad(const Context<B>& context, std::vector<Index> first, std::span<const Index> start);
   [[nodiscard]] Index entries() const { return part_.entries; }
   /// Column numbers in the whole matrix, and values, of `count` entries from `position` on. Waits.
   void put_columns(const Context<B>& context, Index position, Index count, const Index* columns);
@@ -151,7 +153,8 @@ class CsrLoad {
 
  private:
   void close_up(const Context<B>& context, const Buffer<Index, B>& inner_start);
-  std::vector<Index> first_, start_;
+  std::vector<Index> first_;
+  LargeVector<Index> start_;  // of several ranks, until take_outer()
   Range rows_;
   CsrPart<B> part_;
   Buffer<Index, B> staged_;     // columns of one piece

@@ -154,7 +154,7 @@ class BandOperator {
 
 /// Rows of a CSR matrix on the host, global column numbers.
 struct CsrSlice {
-  std::vector<Index> start{0};
+  LargeVector<Index> start{0};
   LargeVector<Index> column;
   LargeVector<double> value;
   [[nodiscard]] Index rows() const { return Index(start.size()) - 1; }
@@ -266,7 +266,7 @@ class CsrOperator {
 /// Starts of row slices with about equal numbers of nonzeros, from this rank's piece of the row
 /// pointers: pointers[i] belongs to row first + i, one more than rows. Collective.
 std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
-                                 const std::vector<Index>& pointers);
+                                 std::span<const Index> pointers);
 
 /// Largest row sum of absolute values. Overwrites p and q.
 template <class B, class A>

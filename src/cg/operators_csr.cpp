@@ -290,7 +290,7 @@ LocalRows CsrOperator<B>::own_rows(const Context<B>& context, Index block) const
 }
 
 std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
-                                 const std::vector<Index>& pointers) {
+                                 std::span<const Index> pointers) {
   // Boundary r is the first row with at least r / ranks of the nonzeros before it. The piece that
   // holds it names it; the largest wins.
   const int ranks = control.size();

@@ -66,7 +66,7 @@ RankRows CsrOperator<B>::all_rows(const Context<B>& context) const {
 
 CsrSlice RankRows::slice(int rank) const {
   CsrSlice a;
-  a.start = rows.start;
+  a.start.assign(rows.start.begin(), rows.start.end());
   a.value = rows.value;
   a.column.resize(rows.column.size());
   const Index own = first[std::size_t(rank) + 1] - first[std::size_t(rank)];

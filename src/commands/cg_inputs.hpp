@@ -140,7 +140,7 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
     const BlockCyclic deal = contiguous(input.rows(), c.size());
     const Index from = std::min(input.rows(), deal.block * c.rank());
     const Range piece{from, std::min(input.rows(), from + deal.block) - from};
-    std::vector<Index> pointers = input.row_pointers(c.control, piece);
+    LargeVector<Index> pointers = input.row_pointers(c.control, piece);
     const Index nonzeros = c.control.reduce(pointers.back(), Reduce::max);
     first = balanced_rows(c.control, input.rows(), nonzeros, from, pointers);
     const Index begin = first[std::size_t(c.rank())];
@@ -150,7 +150,8 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
       const Range entries{pointers.front(), pointers.back() - pointers.front()};
       if (entries.first > 0)
         for (Index& p : pointers) p -= entries.first;
-      load.emplace(c, first, std::move(pointers));
+      load.emplace(c, first, pointers);
+      pointers = LargeVector<Index>();
       input.entries(
           c.control, entries,
           [&](Index position, Index count, const Index* columns) {

@@ -150,7 +150,7 @@ TEST_CASE("duplicates are summed and columns sorted") {
   s.column = {2, 0, 2, 1, 1, 1, 1};
   s.value = {1, 2, 3, 4, 5, 6, 7};
   s.normalise();
-  CHECK_ALL((s.start == std::vector<Index>{0, 3, 3, 4}));
+  CHECK_ALL((s.start == LargeVector<Index>{0, 3, 3, 4}));
   CHECK_ALL((s.column == LargeVector<Index>{0, 1, 2, 1}));
   CHECK_ALL((s.value == LargeVector<double>{2, 4, 4, 18}));
 }
