@@ -32,6 +32,7 @@ struct CgOptions {
   double rtol = 1e-10, atol = 0;
   Index max_iterations = -1;  ///< negative: 10 n + 1000
   bool jacobi = false;
+  bool x_given = true;  ///< the start is x; otherwise zero, and x is not read
   CgNorm norm = CgNorm::unpreconditioned;
   /// Iterations with the heads of A's entries only, between reliable updates: a triangle that has
   /// planes, a band or CSR rows after keep_heads(); not in other variants than the classic one.

@@ -14,10 +14,11 @@ namespace terrace::cg {
 
 template <class B>
 CgScale<B>::CgScale(const Context<B>& context, int power, const CgRows<const double>& b,
-                    const CgRows<double>& x, std::vector<CgColumn>& columns)
+                    const CgRows<double>& x, bool given, std::vector<CgColumn>& columns)
     : context_(context), width_(columns.size()) {
   b_most_ = largest_given(b.data, b.size, b.there);
-  const std::vector<double> x_most = largest_given(x.data, x.size, x.there);
+  const std::vector<double> x_most =
+      given ? largest_given(x.data, x.size, x.there) : std::vector<double>(width_, 0.0);
   for (std::size_t v = 0; v < width_; ++v) {
     CgColumn& column = columns[v];
     if (b_most_[v] == 0) {  // the solution is zero

@@ -13,10 +13,11 @@ namespace terrace::cg {
 template <class B>
 class CgScale {
  public:
-  /// A = 2^power times the numbers stored; `b` and `x`: this rank's rows of all columns. Gives each
-  /// column its shift, and settles those that need no iteration or allow none. Collective.
+  /// A = 2^power times the numbers stored; `b` and `x`: this rank's rows of all columns, x a start where
+  /// it is `given`. Gives each column its shift, and settles those that need no iteration or allow none.
+  /// Collective.
   CgScale(const Context<B>& context, int power, const CgRows<const double>& b,
-          const CgRows<double>& x, std::vector<CgColumn>& columns);
+          const CgRows<double>& x, bool given, std::vector<CgColumn>& columns);
   [[nodiscard]] double largest_of_b(std::size_t v) const { return b_most_[v]; }
   [[nodiscard]] bool x_is_zero() const { return x_is_zero_; }
   /// Columns without an iteration are zero there.

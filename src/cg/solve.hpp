@@ -41,7 +41,7 @@ class CgSolve {
         // Preconditioners are for badly scaled matrices, where small p.q / p.p means nothing.
         floor_(options.jacobi || work.general ? 0.0 : 0.25 * eps * work.norm),
         columns_(std::size_t(work.columns)),
-        scale_(context, a.scale.power, b, x, columns_),
+        scale_(context, a.scale.power, b, x, options.x_given, columns_),
         engine_(context, a, work, options.norm, floor_),
         batches_(context, a, work, engine_),
         mixed_(options.mixed) {}

@@ -83,8 +83,11 @@ std::vector<CgResult> solve_groups(const Context<B>& c, A& a, const CgRequest& r
     for (Index i = 0; i < count; ++i)
       archive_result(archive, "result " + std::to_string(i), results[std::size_t(i)]);
     const Range rows = archive.loading() ? a.rows() : own;
-    archive.rows<double, Cpu>(Stream<Cpu>(), "solutions", a.n(), nrhs, {&rows, 1},
-                              x.data + (rows.first - a.rows().first) * nrhs, nrhs);
+    double* const first = x.data + (rows.first - a.rows().first) * nrhs;
+    if (x.there)
+      archive.rows<double, B>(c.ahead, "solutions", a.n(), nrhs, {&rows, 1}, first, nrhs);
+    else
+      archive.rows<double, Cpu>(Stream<Cpu>(), "solutions", a.n(), nrhs, {&rows, 1}, first, nrhs);
   };
   if (how.checkpoints) j = how.checkpoints->value("first_column", 0);
   while (j < nrhs) {

@@ -15,16 +15,18 @@
 
 namespace terrace::cg {
 
-/// What is asked for. Of CgOptions the numbers alone: `jacobi` and the calls are set here.
+/// What is asked for. Of CgOptions the numbers alone, and whether x is given, which it is not at first:
+/// `jacobi` and the calls are set here.
 struct CgRequest : CgOptions {
+  CgRequest() { x_given = false; }
+
   CgMethod method = CgMethod::classic;
   std::string preconditioner =
-      "none";            ///< jacobi, block-jacobi, ic, amg (no dense A), chebyshev, hypre
-  Index block = 32;      ///< block-jacobi: rows of a block
-  Index degree = 8;      ///< chebyshev: products
-  Index at_once = 16;    ///< right-hand sides in lock step, at most
-  bool x_given = false;  ///< the start is the caller's, and not zero
-  RowOrder order;        ///< of A's rows, where b and x have another one
+      "none";          ///< jacobi, block-jacobi, ic, amg (no dense A), chebyshev, hypre
+  Index block = 32;    ///< block-jacobi: rows of a block
+  Index degree = 8;    ///< chebyshev: products
+  Index at_once = 16;  ///< right-hand sides in lock step, at most
+  RowOrder order;      ///< of A's rows, where b and x have another one
   const NearNullSpace* near_null_space = nullptr;  ///< amg: outlives the solve; null: constants
 
   /// Made for the matrix, and no diagonal.

@@ -22,6 +22,12 @@ class SolveByGradients : public Job {
         options_(options),
         nrhs_(in.rhs.columns()),
         memory_(cg_memory<B>(in, options, context.size())) {
+    if (std::is_same_v<B, Cuda> && !options.reorder) {
+      const OperatorMemory vectors = given_vectors(in, options, context.size());
+      const bool room = memory_.backend() + vectors.backend <= context.device.free_bytes;
+      there_ = context.control.reduce(Index(room), Reduce::min) > 0;
+      if (there_) memory_.vectors += vectors.backend, memory_.host -= vectors.host;
+    }
     run.report["memory"] = {{"backend_bytes", memory_.backend()}, {"host_bytes", memory_.host}};
   }
 
@@ -40,11 +46,10 @@ class SolveByGradients : public Job {
     run_.phase("read", [&] {
       const RowOrder& order = options_.solve.order;
       rows_ = order.empty() ? a_->rows() : order.callers_rows(context_.rank());
-      b_ = read_rows(run_.control, in_.rhs, rows_);
-      if (in_.x0)
-        x_ = read_rows(run_.control, *in_.x0, rows_);
+      if (there_)
+        read_there();
       else
-        collectively(run_.control, [&] { x_.assign(b_.size(), 0.0); });
+        read_here();
       if (in_.near_null_space) {
         near_ = {in_.near_null_space->columns(),
                  read_rows(run_.control, *in_.near_null_space, rows_),
@@ -63,8 +68,14 @@ class SolveByGradients : public Job {
   }
   bool has_check() const override { return false; }
   void write() override {
+    const Index first = solution_.own.first - rows_.first;
     write_solution(run_, in_, options_, solution_, sum_,
-                   x_.data() + (solution_.own.first - rows_.first) * nrhs_);
+                   [&](Index position, Index count, double* out) {
+                     const Index from = (first + position) * nrhs_;
+                     if (!there_) return void(std::copy_n(x_.data() + from, count * nrhs_, out));
+                     download(context_.ahead, out, x_there_.view().slice(from, count * nrhs_));
+                     context_.ahead.synchronize();
+                   });
   }
   /// An x that has not converged is written before that is said.
   [[nodiscard]] std::string problem() const override {
@@ -80,6 +91,29 @@ class SolveByGradients : public Job {
   }
 
  private:
+  void read_here() {
+    b_ = read_rows(run_.control, in_.rhs, rows_);
+    if (in_.x0)
+      x_ = read_rows(run_.control, *in_.x0, rows_);
+    else
+      collectively(run_.control, [&] { x_.assign(b_.size(), 0.0); });
+  }
+  /// Into the backend's memory, from which x is written, too: fresh pages of the host cost more.
+  void read_there() {
+    const auto read = [&](const io::DenseInput& input, Buffer<double, B>& to) {
+      input.read(run_.control, {&rows_, 1}, [&](Index position, Index count, const double* from) {
+        upload(context_.ahead, to.view().slice(position * nrhs_, count * nrhs_), from);
+        context_.ahead.synchronize();
+      });
+    };
+    collectively(run_.control, [&] {
+      b_there_ = Buffer<double, B>(rows_.count * nrhs_);
+      x_there_ = Buffer<double, B>(rows_.count * nrhs_);
+      if (!in_.x0) fill_zero(context_.ahead, x_there_.view());
+    });
+    read(in_.rhs, b_there_);
+    if (in_.x0) read(*in_.x0, x_there_);
+  }
   void solve() {
     CgHooks hooks;
     hooks.prepared = [&](const PreconditionerNotes& local, const ChebyshevNotes& polynomial,
@@ -92,8 +126,15 @@ class SolveByGradients : public Job {
         run_.say(fmt::format("{}{:6d}  {} residual {:.6e}", nrhs_ > 1 ? what + "  " : "", k,
                              options_.norm, residual));
     };
-    solution_ =
-        solve_system(context_, *a_, options_.solve, nrhs_, std::move(b_), x_, run_.progress, hooks);
+    if (there_) {
+      const CgRows<const double> b(b_there_.data(), b_there_.size(), true);
+      const CgRows<double> x(x_there_.data(), x_there_.size(), true);
+      solution_ = solve_system(context_, *a_, options_.solve, nrhs_, b, x, run_.progress, hooks);
+      b_there_ = {};
+    } else {
+      solution_ = solve_system(context_, *a_, options_.solve, nrhs_, std::move(b_), x_,
+                               run_.progress, hooks);
+    }
   }
 
   Run& run_;
@@ -103,8 +144,10 @@ class SolveByGradients : public Job {
   Index nrhs_;
   CgMemory memory_;
   std::optional<A<B>> a_;
-  Range rows_;  ///< of b and x on this rank
+  Range rows_;          ///< of b and x on this rank
+  bool there_ = false;  ///< b and x in the backend's memory, where that has room; else on the host
   std::vector<double> b_, x_;
+  Buffer<double, B> b_there_, x_there_;
   NearNullSpace near_;
   CgSolution solution_;
   CgSummary sum_;

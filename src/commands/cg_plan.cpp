@@ -196,6 +196,12 @@ CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks) {
   return m;
 }
 
+OperatorMemory given_vectors(const CgInputs& in, const CgCommand& options, int ranks) {
+  const Index rows = as_triangle(in, options) ? in.n : ceil_div(in.n, ranks);
+  const Index bytes = 16 * rows * in.rhs.columns();
+  return {.host = bytes, .backend = bytes};
+}
+
 template <class B>
 PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks) {
   PlanNeeds needs;

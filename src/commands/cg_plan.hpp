@@ -18,6 +18,8 @@ struct CgMemory {
 /// Of the rank with most, among so many.
 template <class B>
 CgMemory cg_memory(const CgInputs& in, const CgCommand& options, int ranks);
+/// b and x: what they take on a backend, or otherwise on the host.
+OperatorMemory given_vectors(const CgInputs& in, const CgCommand& options, int ranks);
 template <class B>
 PlanNeeds cg_needs(const CgInputs& in, const CgCommand& options, int ranks);
 Work cg_work(const Run& run, const CgInputs& in, const CgCommand& options, const Machine& on);

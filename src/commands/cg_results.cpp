@@ -127,19 +127,15 @@ std::string describe_levels(const MultigridNotes& multigrid) {
 }
 
 void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
-                    const CgSummary& sum, const double* x) {
+                    const CgSummary& sum, const io::Source<double>& x) {
   const Index nrhs = in.rhs.columns();
   const std::string reason = sum.result["reason"];
   const io::Attributes attributes{{"reason", reason},
                                   {"converged", Index(sum.failed < 0)},
                                   {"iterations", sum.iterations},
                                   {"norm", options.norm}};
-  in.output->write<double>(
-      "x", in.n, in.rhs.is_vector() ? -1 : nrhs, {&solution.own, 1},
-      [&](Index position, Index count, double* out) {
-        std::copy_n(x + position * nrhs, count * nrhs, out);
-      },
-      attributes);
+  in.output->write<double>("x", in.n, in.rhs.is_vector() ? -1 : nrhs, {&solution.own, 1}, x,
+                           attributes);
   const std::vector<double> table = residual_table(solution.results, sum.iterations);
   const Range all{0, run.control.rank() == 0 ? sum.iterations : 0};
   in.output->write<double>(

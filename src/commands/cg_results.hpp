@@ -26,9 +26,9 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
                                        const MultigridNotes& multigrid);
 /// The levels of multigrid, in a line.
 std::string describe_levels(const MultigridNotes& multigrid);
-/// x, of which this rank writes rows solution.own, at `x`; and the residuals. Collective.
+/// x, of which this rank writes rows solution.own, from `x`; and the residuals. Collective.
 void write_solution(Run& run, CgInputs& in, const CgCommand& options, const CgSolution& solution,
-                    const CgSummary& sum, const double* x);
+                    const CgSummary& sum, const io::Source<double>& x);
 /// The lines at the end of a run.
 std::string describe_solution(const Run& run, const CgInputs& in, const CgCommand& options,
                               const std::vector<CgResult>& results, const CgSummary& sum);
