@@ -145,6 +145,9 @@ struct HostRoom {
   Index bytes = 0;       ///< free of the host, of its control group and of its resource limits; not
                          ///< divided among ranks
   bool limited = false;  ///< a resource limit of this process, not the host's memory, is what binds
+  /// What one of `ranks` on this host may take: a limit binds each alone, and beside the buffers of
+  /// OpenBLAS, see memory_shortage().
+  [[nodiscard]] Index share(int ranks) const;
 };
 HostRoom host_room();
 inline Index available_host_bytes() { return host_room().bytes; }

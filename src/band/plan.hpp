@@ -97,9 +97,8 @@ template <class B>
 void note_memory(const Context<B>& c, BandRequest& request) {
   if constexpr (std::is_same_v<B, Cuda>)
     request.device_bytes = Index(0.9 * c.control.reduce(double(c.device.free_bytes), Reduce::min));
-  const HostRoom room = host_room();
-  const Index sharing = room.limited ? 1 : c.control.local_size();
-  request.host_bytes = std::max<Index>(1, c.control.reduce(room.bytes / sharing, Reduce::min));
+  const Index host = host_room().share(c.control.local_size());
+  request.host_bytes = std::max<Index>(1, c.control.reduce(host, Reduce::min));
 }
 
 /// Bytes of memory of the backend that mixed precision needs on the rank with most: the matrix in

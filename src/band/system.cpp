@@ -81,7 +81,7 @@ BandPlan with_room(BandPlan plan, const BandSystem& system, const BandRequest& r
   if (plan.method != BandMethod::streamed) return plan;
   const BandBytes bytes = band_bytes<B>(plan, system, request.nrhs, request.check);
   const Index backend = std::is_same_v<B, Cuda> ? 0 : bytes.backend + bytes.check;
-  const Index free = request.host_bytes > 0 ? request.host_bytes : available_host_bytes();
+  const Index free = request.host_bytes > 0 ? request.host_bytes : host_room().share(1);
   if (!system.scratch.empty() || bytes.host + backend > free)
     plan.kept =
         plan.tile_by_tile ? band_window_kept(plan.shape, plan.ranks) : band_stream_kept(plan);

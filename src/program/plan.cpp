@@ -20,10 +20,7 @@ namespace {
 template <class B>
 RankMemory free_memory(const Context<B>& c) {
   RankMemory free;
-  if (process_memory_is_limited())  // beside the buffers of OpenBLAS, see memory_shortage()
-    free.host = available_host_bytes() - thread_count() * (Index(129) << 20);
-  else
-    free.host = available_host_bytes() / c.control.local_size();
+  free.host = host_room().share(c.control.local_size());
   if constexpr (std::is_same_v<B, Cuda>) free.device = c.device.free_bytes;
   return {c.control.reduce(free.host, Reduce::min), c.control.reduce(free.device, Reduce::min)};
 }

@@ -121,5 +121,8 @@ HostRoom host_room() {
   const Index host = host_free(), process = process_free();
   return {std::min(host, process), process < host};
 }
+Index HostRoom::share(int ranks) const {
+  return limited ? bytes - thread_count() * (Index(129) << 20) : bytes / ranks;
+}
 
 }  // namespace terrace
