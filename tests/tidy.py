@@ -4,7 +4,7 @@
 tidy.py ROOT BUILD [--all] [--since REF]
 
   --all      every source of src, kernels, distrib and io that the build compiles with C++
-  --since    sources that differ from this commit (default: tests/changed.py), of many the first 20
+  --since    sources that differ from this commit (default: tests/changed.py), of many the first 8
 Exit 77 without clang-tidy or without a history.
 """
 import argparse
@@ -32,7 +32,7 @@ built = entries(options.root, options.build)
 wanted = sorted(path for path in built if path.endswith(".cpp") and path.split("/")[0] in ("src", "kernels", "distrib", "io"))
 if not options.all:
     since = changed(options.root, options.since)
-    wanted = first_of([path for path in wanted if path in since])
+    wanted = first_of([path for path in wanted if path in since], 8)  # 20 s of a core each
 
 
 def tidy(path):
