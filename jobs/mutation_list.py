@@ -246,6 +246,8 @@ MUTATIONS = [
     ("src/cg/csr_load.cpp", "  part_.entries -= outer.start.back();\n", "", "cg/rows_there.2"),
     ("src/cg/csr_symmetry.cpp", " || a.row[k] != row", "", "cg/operators.2"),
     ("src/cg/engine.hpp", "    reduce(row(0), cg_row::rz, 2);\n", "", "cg/multigrid.2"),
+    ("src/cg/scale.cpp", "given ? largest_given", "true ? largest_given", "cg/system.1"),
+    ("kernels/cg/cpu/multigrid_setup.cpp", "subtract_row(i + 1, column", "subtract_row(i, column", "cg/multigrid.1"),
     ("kernels/cg/cuda/distinct.cu", "own.count + before[at / 64]", "own.count + before[at / 64 + (at > 640)]", "gpu cg/rows_there.1"),
     ("kernels/cg/cuda/joined_rows.cu", "sum += part[entry[f]];", "sum += part[entry[e]];", "gpu cg/rows_there.1"),
 ]
