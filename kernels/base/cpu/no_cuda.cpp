@@ -8,6 +8,7 @@
 #include "kernels/base/kept_memory.hpp"
 #include "kernels/base/preparations.hpp"
 #include "kernels/base/ranges.hpp"
+#include "kernels/base/reserve.hpp"
 #include "kernels/base/stream.hpp"
 
 namespace terrace {
@@ -41,6 +42,7 @@ bool pins() { return false; }
 void* allocate_pinned(Index bytes) { return allocate(Cpu{}, bytes); }
 void release_pinned(void* data) noexcept { release(Cpu{}, data); }
 void free_block(Kind, void* data) noexcept { std::free(data); }
+NewBlock allocate_reserve(Index) noexcept { return {}; }
 }  // namespace detail
 
 }  // namespace terrace

@@ -14,6 +14,7 @@
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/kept_memory.hpp"
 #include "kernels/base/preparations.hpp"
+#include "kernels/base/reserve.hpp"
 #include "kernels/base/timeline.hpp"
 
 namespace terrace {
@@ -61,7 +62,7 @@ DeviceInfo current_cuda_device() {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
   info.memory_bytes = Index(total);
-  info.free_bytes = Index(free);
+  info.free_bytes = Index(free) + detail::free_parts(ordinal);
   return info;
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/base/kept_memory.hpp"
 #include "kernels/base/memory_use.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/base/reserve.hpp"
 
 namespace terrace {
 namespace {
@@ -222,7 +223,8 @@ namespace detail {
 void* allocate(Cuda, Index bytes) {
   int device = 0;
   check(cudaGetDevice(&device));
-  void* data = take_kept(Kind::device, device, bytes);
+  void* data = take_part(device, bytes);
+  if (!data) data = take_kept(Kind::device, device, bytes);
   if (!data) {
     cudaError_t code = cudaMalloc(&data, std::size_t(bytes));
     if (code == cudaErrorMemoryAllocation && free_all_kept()) {
@@ -237,9 +239,19 @@ void* allocate(Cuda, Index bytes) {
 }
 void release(Cuda, void* data) noexcept {
   note_release(Cuda{}, data);
-  if (keep(Kind::device, data)) return;
+  if (give_part(data) || keep(Kind::device, data)) return;
   const MayWait mark;
   cudaFree(data);
+}
+NewBlock allocate_reserve(Index bytes) noexcept {
+  NewBlock block;
+  std::size_t free = 0, total = 0;
+  if (cudaGetDevice(&block.device) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess ||
+      std::size_t(bytes) > free / 2 || cudaMalloc(&block.data, std::size_t(bytes)) != cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  return block;
 }
 namespace {
 
