@@ -119,22 +119,28 @@ void solve_factor(const Stream<Cuda>&, const FactorView<Cuda>&, Index columns,
 
 // --- Chebyshev polynomial ------------------------------------------------------------------------
 
-/// d = factor D r, z = d; `inverse_diagonal` D has one value a row. 32 n bytes.
+/// d = factor D r, and z = d unless z is empty; `inverse_diagonal` D has one value a row. 24 n bytes and 8.
 void chebyshev_start(const Stream<Cpu>&, double factor, Index columns,
                      View<const double, Cpu> inverse_diagonal, View<const double, Cpu> r,
                      View<double, Cpu> d, View<double, Cpu> z, const double* skip = nullptr);
 void chebyshev_start(const Stream<Cuda>&, double factor, Index columns,
                      View<const double, Cuda> inverse_diagonal, View<const double, Cuda> r,
                      View<double, Cuda> d, View<double, Cuda> z, const double* skip = nullptr);
-/// rest = from - q, d = a d + b D rest, z += d; `from` may be `rest`. 64 n bytes.
+/// Where a step stands in a polynomial.
+struct ChebyshevStep {
+  bool first = false;  ///< z begins as d is before
+  bool last = false;   ///< rest and d need not be right behind it
+};
+/// rest = from - q, d = a d + b D rest, z += d; `from` may be `rest`. 64 n bytes; of the first 56, of the
+/// last 48.
 void chebyshev_step(const Stream<Cpu>&, double a, double b, Index columns,
                     View<const double, Cpu> inverse_diagonal, View<const double, Cpu> from,
                     View<const double, Cpu> q, View<double, Cpu> rest, View<double, Cpu> d,
-                    View<double, Cpu> z, const double* skip = nullptr);
+                    View<double, Cpu> z, const ChebyshevStep& which, const double* skip = nullptr);
 void chebyshev_step(const Stream<Cuda>&, double a, double b, Index columns,
                     View<const double, Cuda> inverse_diagonal, View<const double, Cuda> from,
                     View<const double, Cuda> q, View<double, Cuda> rest, View<double, Cuda> d,
-                    View<double, Cuda> z, const double* skip = nullptr);
+                    View<double, Cuda> z, const ChebyshevStep& which, const double* skip = nullptr);
 /// The first step after a correction d of z, q = A d: rest -= q, z += d + factor D rest,
 /// d = factor D rest. 64 n bytes.
 void chebyshev_correct(const Stream<Cpu>&, double factor, Index columns,

@@ -107,6 +107,13 @@ void multiply(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p, View<dou
 void multiply(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p, View<double, Cuda> q,
               const SumTarget<Cuda>&, bool absolute = false, const double* skip = nullptr);
 
+/// q = A p of all rows, of any shape, where rows are as short as a prolongation's, without sums; false where
+/// they are not, and nothing is done.
+bool multiply_short_rows(const Stream<Cpu>&, const CsrRows<Cpu>&, const double* p,
+                         View<double, Cpu> q, const double* skip = nullptr);
+bool multiply_short_rows(const Stream<Cuda>&, const CsrRows<Cuda>&, const double* p,
+                         View<double, Cuda> q, const double* skip = nullptr);
+
 /// q = A p for `columns` vectors at once, 1 to 16, row-major: p[i * columns + c]. The
 /// matrix is read once for all of them. Ranges of p and q as in the products above (the halo of p
 /// in units of rows). Bands and CSR rows leave { p.q of each column, p.p of each column }, with room

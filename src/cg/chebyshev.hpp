@@ -82,13 +82,18 @@ class Chebyshev {
   template <class Product>
   void apply(const Context<B>& context, const Product& product, View<const double, B> r,
              View<double, B> z, const double* skip = nullptr) const {
-    chebyshev_start(context.ahead, 1 / theta(), p_.columns, inverse_, r, p_.own(), z, skip);
-    continue_from(context, product, r, z, skip);
+    begin(context, product, r, z, true, skip);
   }
 
-  // As a smoother, with apply() before a correction from elsewhere and improve() after it.
+  // As a smoother, with smooth() before a correction from elsewhere and improve() after it.
 
-  /// r - A z of the z that apply() made of r, by one more product; in memory of this object.
+  /// The same; leaves what residual() needs.
+  template <class Product>
+  void smooth(const Context<B>& context, const Product& product, View<const double, B> r,
+              View<double, B> z, const double* skip = nullptr) const {
+    begin(context, product, r, z, false, skip);
+  }
+  /// r - A z of the z that smooth() made of r, by one more product; in memory of this object.
   template <class Product>
   View<const double, B> residual(const Context<B>& context, const Product& product,
                                  View<const double, B> r, const double* skip = nullptr) const {
@@ -107,10 +112,10 @@ class Chebyshev {
     product(p_, q_.view(), skip);
     chebyshev_correct(context.ahead, 1 / theta(), p_.columns, inverse_, q_, rest_.view(), p_.own(),
                       z, skip);
-    continue_from(context, product, rest_, z, skip);
+    continue_from(context, product, rest_, z, {false, true}, skip);
   }
 
-  /// f(array) of what apply() never writes.
+  /// f(array) of what nothing here writes.
   template <class F>
   void each_array(const F& f) const {
     f(inverse_);
@@ -120,16 +125,26 @@ class Chebyshev {
   [[nodiscard]] double theta() const { return 0.5 * (notes_.high + notes_.low); }
   [[nodiscard]] double delta() const { return 0.5 * (notes_.high - notes_.low); }
   [[nodiscard]] double sigma() const { return theta() / delta(); }
-  /// The steps after the first, of which `from` is the residual that it began with.
+  /// `ends`: nothing follows.
+  template <class Product>
+  void begin(const Context<B>& context, const Product& product, View<const double, B> r,
+             View<double, B> z, bool ends, const double* skip) const {
+    chebyshev_start(context.ahead, 1 / theta(), p_.columns, inverse_, r, p_.own(),
+                    notes_.degree > 0 ? View<double, B>() : z, skip);
+    continue_from(context, product, r, z, {true, ends}, skip);
+  }
+  /// The steps after the start or a correction, of which `from` is the residual that it began with; `all`:
+  /// what they are together.
   template <class Product>
   void continue_from(const Context<B>& context, const Product& product, View<const double, B> from,
-                     View<double, B> z, const double* skip) const {
+                     View<double, B> z, const ChebyshevStep& all, const double* skip) const {
     double rho = 1 / sigma();
     for (Index k = 0; k < notes_.degree; ++k) {
       product(p_, q_.view(), skip);
       const double next = 1 / (2 * sigma() - rho);
       chebyshev_step(context.ahead, next * rho, 2 * next / delta(), p_.columns, inverse_, from, q_,
-                     rest_.view(), p_.own(), z, skip);
+                     rest_.view(), p_.own(), z,
+                     {all.first && k == 0, all.last && k + 1 == notes_.degree}, skip);
       from = rest_;
       rho = next;
     }

@@ -255,8 +255,8 @@ void Multigrid<B>::cycle(const Context<B>& context, std::size_t l, const Product
     return level.inverse->apply(context, level.p, z, ignored_.view(), *sums_, skip);
   }
   const Chebyshev<B>& smoother = level.smoother;
-  smoother.apply(context, product, r, z, skip);
-  if (l + 1 == levels_.size()) return;
+  if (l + 1 == levels_.size()) return smoother.apply(context, product, r, z, skip);
+  smoother.smooth(context, product, r, z, skip);
   const Level& next = *levels_[l + 1];
   const View<const double, B> rest = smoother.residual(context, product, r, skip);
   if (level.restriction.crosses()) {

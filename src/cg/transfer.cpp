@@ -55,7 +55,9 @@ template <class B>
 void Transfer<B>::apply(const Context<B>& context, View<const double, B> p, View<double, B> q,
                         View<double, B> ignored, const SumSpace<B>& space,
                         const double* skip) const {
-  multiply(context.ahead, part_.view(), p.data, q, sums_to(space, ignored), false, skip);
+  const CsrRows<B> rows = part_.view();
+  if (multiply_short_rows(context.ahead, rows, p.data, q, skip)) return;
+  multiply(context.ahead, rows, p.data, q, sums_to(space, ignored), false, skip);
 }
 
 template <class B>

@@ -240,3 +240,47 @@ TEMPLATE_TEST_CASE("scattered columns are told from stencils", "", TERRACE_BACKE
     CHECK_FALSE(scattered({}));
   });
 }
+
+TEMPLATE_TEST_CASE("rows as short as a prolongation's, of any shape", "", TERRACE_BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  for (const Index n : {1, 127, 128, 129, 4000}) {
+    for (const Index length : {0, 2, 5}) {
+      Rows a = drawn(n, length, Word(n));
+      constexpr Index wide = 3000;
+      std::vector<double> p(std::size_t(wide), 0.0);
+      for (Index j = 0; j < wide; ++j) p[std::size_t(j)] = random_uniform(9, j, 0);
+      for (auto& row : a) {  // columns of 0 to wide - 1
+        std::map<Index, double> moved;
+        for (const auto& [j, v] : row) moved[(j + 2 * n) % wide] = v;
+        row = std::move(moved);
+      }
+      if (n == 4000)  // more than the rest of a block's rows, and more than is staged at once
+        for (Index j = 0; j < wide; ++j) a[777][j] = random_uniform(5, j, 1);
+      const There<B> there(c->ahead, a);
+      const Buffer<double, B> p_there = put(c->ahead, p);
+      const std::vector<double> marks(std::size_t(n), -7.0);
+      const Buffer<double, B> q = put(c->ahead, marks), flag = put(c->ahead, std::vector{1.0});
+      const bool done =
+          multiply_short_rows(c->ahead, there.view(), p_there.data(), q.view(), flag.data());
+      CAPTURE(n, length);
+      const bool is_short = there.starts.back() <= 6 * n;
+      CHECK(done == (is_short && !std::is_same_v<B, Cpu>));
+      CHECK(get(c->ahead, q) == marks);  // skipped
+      if (!done) continue;
+      (void)multiply_short_rows(c->ahead, there.view(), p_there.data(), q.view());
+      const std::vector<double> got = get(c->ahead, q);
+      bool close = true;
+      for (Index i = 0; i < n; ++i) {
+        double sum = 0, bound = 0;
+        for (const auto& [j, v] : a[std::size_t(i)]) {
+          sum += v * p[std::size_t(j)];
+          bound += std::fabs(v * p[std::size_t(j)]);
+        }
+        close = close && std::fabs(got[std::size_t(i)] - sum) <= 1e-13 * bound;
+      }
+      CHECK(close);
+    }
+  }
+}

@@ -151,13 +151,14 @@ void start_range(double factor, Index k, const double* s, const double* r, doubl
     for (Index i = from; i < to; ++i)
       for (Index c = 0; c < k; ++c) d[i * k + c] = factor * (s[i] * r[i * k + c]);
   }
-  for (Index i = from * k; i < to * k; ++i) z[i] = d[i];
+  for (Index i = from * k; z && i < to * k; ++i) z[i] = d[i];
 }
 
 TERRACE_VECTOR_CLONES
 void step_range(double a, double b, Index k, const double* s, const double* before, const double* q,
-                double* rest, double* d, double* z, Index from, Index to) {
+                double* rest, double* d, double* z, bool first, Index from, Index to) {
   for (Index i = from * k; i < to * k; ++i) rest[i] = before[i] - q[i];
+  for (Index i = from * k; first && i < to * k; ++i) z[i] = d[i];
   if (k == 1) {
     for (Index i = from; i < to; ++i) d[i] = a * d[i] + b * (s[i] * rest[i]);
   } else {
@@ -197,12 +198,12 @@ void chebyshev_start(const Stream<Cpu>& stream, double factor, Index columns,
 void chebyshev_step(const Stream<Cpu>& stream, double a, double b, Index columns,
                     View<const double, Cpu> inverse_diagonal, View<const double, Cpu> from,
                     View<const double, Cpu> q, View<double, Cpu> rest, View<double, Cpu> d,
-                    View<double, Cpu> z, const double* skip) {
+                    View<double, Cpu> z, const ChebyshevStep& which, const double* skip) {
   stream.run([=] {
     if (skipped(skip)) return;
     parallel_ranges(inverse_diagonal.size, 2048, [&](Index begin, Index end) {
       step_range(a, b, columns, inverse_diagonal.data, from.data, q.data, rest.data, d.data, z.data,
-                 begin, end);
+                 which.first, begin, end);
     });
   });
 }

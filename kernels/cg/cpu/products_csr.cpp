@@ -115,4 +115,9 @@ void multiply(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, const double* p,
   });
 }
 
+bool multiply_short_rows(const Stream<Cpu>&, const CsrRows<Cpu>&, const double*, View<double, Cpu>,
+                         const double*) {
+  return false;
+}
+
 }  // namespace terrace::cg

@@ -48,10 +48,11 @@ __global__ void __launch_bounds__(block_threads)
   for (Index i = first_item(); i < size; i += item_stride()) {
     const double value = factor * (s[columns == 1 ? i : i / columns] * r[i]);
     d[i] = value;
-    z[i] = value;
+    if (z) z[i] = value;
   }
 }
 
+template <bool first, bool last>
 __global__ void __launch_bounds__(block_threads)
     step_kernel(Index size, double a, double b, Index columns, const double* __restrict__ s,
                 const double* from, const double* __restrict__ q, double* rest, double* d,
@@ -59,11 +60,11 @@ __global__ void __launch_bounds__(block_threads)
   if (skipped(skip)) return;
 #pragma unroll 2
   for (Index i = first_item(); i < size; i += item_stride()) {
-    const double left = from[i] - q[i];
-    const double value = a * d[i] + b * (s[columns == 1 ? i : i / columns] * left);
-    rest[i] = left;
-    d[i] = value;
-    z[i] += value;
+    const double left = from[i] - q[i], before = d[i];
+    const double value = a * before + b * (s[columns == 1 ? i : i / columns] * left);
+    if (!last) rest[i] = left;
+    if (!last) d[i] = value;
+    z[i] = (first ? before : z[i]) + value;
   }
 }
 
@@ -106,10 +107,13 @@ void chebyshev_start(const Stream<Cuda>& stream, double factor, Index columns,
 void chebyshev_step(const Stream<Cuda>& stream, double a, double b, Index columns,
                     View<const double, Cuda> inverse_diagonal, View<const double, Cuda> from,
                     View<const double, Cuda> q, View<double, Cuda> rest, View<double, Cuda> d,
-                    View<double, Cuda> z, const double* skip) {
+                    View<double, Cuda> z, const ChebyshevStep& which, const double* skip) {
   const Index size = inverse_diagonal.size * columns;
   if (size == 0) return;
-  step_kernel<<<blocks_for(size), block_threads, 0, native(stream)>>>(
+  const auto kernel = which.first
+                          ? (which.last ? step_kernel<true, true> : step_kernel<true, false>)
+                          : (which.last ? step_kernel<false, true> : step_kernel<false, false>);
+  kernel<<<blocks_for(size), block_threads, 0, native(stream)>>>(
       size, a, b, columns, inverse_diagonal.data, from.data, q.data, rest.data, d.data, z.data,
       skip);
   check_launch();

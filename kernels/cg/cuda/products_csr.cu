@@ -173,4 +173,60 @@ void multiply(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* 
     launch<false>(stream, m, m.value.data, p, q.data, sums, skip);
 }
 
+namespace {
+
+/// A thread a row; entries of the block's rows come side by side, their products go through shared memory.
+constexpr int short_block = 128, short_room = 1024;
+__global__ void __launch_bounds__(short_block)
+    short_rows_kernel(const Index* __restrict__ start, const std::int32_t* __restrict__ column,
+                      const double* __restrict__ value, Index rows, const double* __restrict__ p,
+                      double* __restrict__ q, const double* skip) {
+  if (skip && *skip != 0) return;
+  constexpr int batch = 4;
+  __shared__ double product[short_room];
+  const int t = int(threadIdx.x);
+  const Index row = Index(blockIdx.x) * short_block + t, first = row - t;
+  const Index begin = start[first], end = start[min(first + short_block, rows)];
+  const Index from = start[min(row, rows)], to = start[min(row + 1, rows)];
+  double sum = 0;
+  for (Index tile = begin; tile < end; tile += short_room) {
+    const int count = int(min(Index(short_room), end - tile));
+    for (int e = t; e < count; e += batch * short_block) {
+      double v[batch];
+      int c[batch];
+#pragma unroll
+      for (int u = 0; u < batch; ++u) {
+        const Index at = tile + min(e + u * short_block, count - 1);
+        v[u] = __ldcs(value + at);
+        c[u] = __ldcs(column + at);
+      }
+#pragma unroll
+      for (int u = 0; u < batch; ++u) {
+        const double x = p[c[u]];
+        if (e + u * short_block < count) product[e + u * short_block] = v[u] * x;
+      }
+    }
+    __syncthreads();
+    const int last = int(min(to - tile, Index(count)));
+    for (int e = int(max(from - tile, Index(0))); e < last; ++e) sum += product[e];
+    __syncthreads();
+  }
+  if (row < rows) q[row] = sum;
+}
+
+}  // namespace
+
+bool multiply_short_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, const double* p,
+                         View<double, Cuda> q, const double* skip) {
+  constexpr Index longest = 6;  // on average; of more the kernel above is faster
+  const Index rows = m.rows();
+  if (m.value.size > longest * rows || m.row.size > 0) return false;
+  if (rows == 0) return true;
+  short_rows_kernel<<<unsigned(ceil_div(rows, Index(short_block))), short_block, 0,
+                      native(stream)>>>(m.start.data, m.column.data, m.value.data, rows, p, q.data,
+                                        skip);
+  check_launch();
+  return true;
+}
+
 }  // namespace terrace::cg
