@@ -1,81 +1,64 @@
 #include "distrib/halo.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "distrib/agree.hpp"
+#include "distrib/deal.hpp"
 #include "kernels/base/gather.hpp"
 
 namespace terrace {
 
+namespace {
+/// Where each rank's entries begin among those needed, and where the last one's end.
+std::vector<Index> runs_by_owner(const std::vector<Index>& first,
+                                 const std::vector<Index>& needed) {
+  std::vector<Index> bounds;
+  bounds.reserve(first.size());
+  for (const Index begin : first)
+    bounds.push_back(std::lower_bound(needed.begin(), needed.end(), begin) - needed.begin());
+  return bounds;
+}
+}  // namespace
+
+AskedEntries asked_entries(const Control& control, const std::vector<Index>& first,
+                           const std::vector<Index>& needed) {
+  const std::vector<Index> bounds = runs_by_owner(first, needed);
+  AskedEntries asked(std::size_t(control.size()));
+  collectively(control, [&] {
+    for (std::size_t r = 0; r < asked.size(); ++r)
+      asked[r].assign(needed.begin() + bounds[r], needed.begin() + bounds[r + 1]);
+  });
+  asked = deal(control, std::move(asked));
+  for (std::vector<Index>& list : asked)
+    for (Index& i : list) i -= first[std::size_t(control.rank())];
+  return asked;
+}
+
 template <class B>
 Halo<B>::Halo(const Control& control, const Stream<B>& stream, const std::vector<Index>& first,
-              const std::vector<Index>& needed) {
-  const int ranks = control.size(), me = control.rank();
-  const Index begin = first[std::size_t(me)];
-  own_ = first[std::size_t(me) + 1] - begin;
-  // Needed numbers ascend, so each owner's are one run of them.
-  std::vector<Index> wanted(std::size_t(ranks), 0), asked(std::size_t(ranks), 0);
-  std::vector<Piece> out, in;
-  std::vector<const Index*> run(std::size_t(ranks), nullptr);
-  const Index* at = needed.data();
-  const Index* const end = at + needed.size();
-  for (int r = 0; r < ranks; ++r) {
-    const Index* from = std::lower_bound(at, end, first[std::size_t(r)]);
-    at = std::lower_bound(from, end, first[std::size_t(r) + 1]);
-    run[std::size_t(r)] = from;
-    wanted[std::size_t(r)] = at - from;
-  }
-  left_ = std::lower_bound(needed.data(), end, begin) - needed.data();
+              const std::vector<Index>& needed, AskedEntries asked)
+    : asked_(std::move(asked)) {
+  const auto ranks = std::size_t(control.size()), me = std::size_t(control.rank());
+  own_ = first[me + 1] - first[me];
+  const std::vector<Index> bounds = runs_by_owner(first, needed);
+  left_ = bounds[me];
   right_ = Index(needed.size()) - left_;
-  Index offset = -left_;
-  for (int r = 0; r < ranks; ++r) {
-    if (r == me) offset = own_;
-    if (wanted[std::size_t(r)] > 0) receives_.push_back({r, offset, wanted[std::size_t(r)]});
-    offset += wanted[std::size_t(r)];
-  }
-
-  // Tell the owners how many, then which.
-  const Communicator<Cpu> host(control);
-  const Stream<Cpu> lane;
-  for (int r = 0; r < ranks; ++r) {
-    out.push_back({r, &wanted[std::size_t(r)], Index(sizeof(Index))});
-    in.push_back({r, &asked[std::size_t(r)], Index(sizeof(Index))});
-  }
-  host.exchange(lane, out, in);
-  lane.synchronize();
-  std::vector<Index> index;
-  collectively(control, [&] {
-    for (Index count : asked) sent_ += count;
-    index.resize(std::size_t(sent_));
-  });
-  out.clear();
-  in.clear();
-  Index position = 0;
-  for (int r = 0; r < ranks; ++r) {
-    if (wanted[std::size_t(r)] > 0)
-      out.push_back({r, const_cast<Index*>(run[std::size_t(r)]),
-                     wanted[std::size_t(r)] * Index(sizeof(Index))});
-    if (asked[std::size_t(r)] > 0)
-      in.push_back({r, index.data() + position, asked[std::size_t(r)] * Index(sizeof(Index))});
-    position += asked[std::size_t(r)];
-  }
-  host.exchange(lane, out, in);
-  lane.synchronize();
-
+  for (std::size_t r = 0; r < ranks; ++r)
+    if (const Index count = bounds[r + 1] - bounds[r]; count > 0)
+      receives_.push_back({int(r), bounds[r] - left_ + (r < me ? 0 : own_), count});
   // One run of own entries is sent where it stands; the others are packed.
   std::vector<Index> packed;
-  position = 0;
-  for (int r = 0; r < ranks; ++r) {
-    const Index count = asked[std::size_t(r)];
-    if (count == 0) continue;
-    Index* const list = index.data() + position;
-    for (Index i = 0; i < count; ++i) list[i] -= begin;
-    const bool direct = list[count - 1] - list[0] == count - 1;
-    sends_.push_back({r, direct ? list[0] : Index(packed.size()), count, direct});
-    if (!direct) packed.insert(packed.end(), list, list + count);
-    position += count;
-  }
   collectively(control, [&] {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::vector<Index>& list = asked_[r];
+      const auto count = Index(list.size());
+      if (count == 0) continue;
+      sent_ += count;
+      const bool direct = list.back() - list.front() == count - 1;
+      sends_.push_back({int(r), direct ? list.front() : Index(packed.size()), count, direct});
+      if (!direct) packed.insert(packed.end(), list.begin(), list.end());
+    }
     packed_index_ = Buffer<Index, B>(Index(packed.size()));
     packed_ = Buffer<double, B>(Index(packed.size()));
   });

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "io/reading.hpp"
 #include "kernels/base/parallel.hpp"
@@ -11,14 +13,20 @@ namespace terrace::io {
 
 namespace {
 
+/// May change numbers that have come, from `position` on; called by several threads.
+template <class T>
+using Passing = std::function<void(Index position, Index count, T* numbers)>;
+
 template <class T>
 void read_any(const Control& control, const InputFile& input, const std::string& name,
-              std::span<const Range> ranges, const Sink<T>& sink, bool words) {
+              std::span<const Range> ranges, const Sink<T>& sink, bool words,
+              const Passing<T>& passing = {}) {
   Request request;
   request.dataset = name;
   request.as = words ? As::words : std::is_same_v<T, double> ? As::doubles : As::indices;
   request.item_bytes = sizeof(T);
-  request.take = [&](const Portion&, Index, Index items, Element form, const char* raw, char* to) {
+  request.take = [&](const Portion& p, Index item, Index items, Element form, const char* raw,
+                     char* to) {
     if (words) {
       to_words(form, raw, reinterpret_cast<Word*>(to), items);
     } else if constexpr (std::is_same_v<T, double>) {
@@ -26,6 +34,7 @@ void read_any(const Control& control, const InputFile& input, const std::string&
     } else {
       to_indices(form, raw, reinterpret_cast<Index*>(to), items);
     }
+    if (passing) passing(p.position + item, items, reinterpret_cast<T*>(to));
   };
   read_portions(control, input, request, ranges, [&](const Portion& p, const char* data) {
     sink(p.position, p.items, reinterpret_cast<const T*>(data));
@@ -108,25 +117,64 @@ void refuse_pointer(const Control& control, const InputFile& input, const Sparse
                         : ""));
 }
 
+namespace {
+
+/// Pointers of majors first, first + 1, ..., made to begin with zero and tested as they pass.
+class PassingPointers {
+ public:
+  PassingPointers(const SparseForm& form, Index first) : form_(form), first_(first) {}
+  /// By several threads.
+  void operator()(Index position, Index count, Index* p) {
+    if (count == 0) return;
+    Offender mine;
+    for (Index i = 0; i < count; ++i) {
+      p[i] -= form_.base;
+      const Index row = first_ + position + i;
+      if (p[i] < 0 || p[i] > form_.stored || (i > 0 && p[i] < p[i - 1]) ||
+          (row == 0 && p[i] != 0) || (row == form_.majors() && p[i] != form_.stored))
+        mine.note(row, 0, double(p[i] + form_.base));
+    }
+    const std::lock_guard lock(mutex_);
+    if (mine.row != Offender::none) wrong_.note(mine.row, 0, mine.value);
+    ends_.push_back({position, p[0], p[count - 1]});
+  }
+  /// When all have passed.
+  Offender wrong() {
+    std::sort(ends_.begin(), ends_.end(),
+              [](const Ends& a, const Ends& b) { return a.position < b.position; });
+    for (std::size_t k = 1; k < ends_.size(); ++k)
+      if (ends_[k].first < ends_[k - 1].last)
+        wrong_.note(first_ + ends_[k].position, 0, double(ends_[k].first + form_.base));
+    return wrong_;
+  }
+
+ private:
+  struct Ends {
+    Index position, first, last;
+  };
+  const SparseForm& form_;
+  const Index first_;
+  std::mutex mutex_;
+  std::vector<Ends> ends_;
+  Offender wrong_;
+};
+
+}  // namespace
+
+void read_pointers(const Control& control, const InputFile& input, const SparseForm& form,
+                   Range majors, const Sink<Index>& sink) {
+  PassingPointers pointers(form, majors.first);
+  const Range range{majors.first, majors.count + 1};
+  read_any<Index>(control, input, "indptr", {&range, 1}, sink, false,
+                  [&](Index position, Index count, Index* p) { pointers(position, count, p); });
+  refuse_pointer(control, input, form, pointers.wrong());
+}
+
 LargeVector<Index> read_pointers(const Control& control, const InputFile& input,
                                  const SparseForm& form, Range majors) {
   LargeVector<Index> pointers =
       collectively(control, [&] { return LargeVector<Index>(std::size_t(majors.count) + 1); });
-  const Range range{majors.first, majors.count + 1};
-  read_numbers(control, input, "indptr", {&range, 1}, pointers.data());
-  const Index before = form.base;
-  SharedOffender wrong;
-  parallel_ranges(majors.count + 1, 1 << 16, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i) {
-      const Index p = pointers[std::size_t(i)] - before, row = majors.first + i;
-      if (p < 0 || p > form.stored || (i > 0 && p < pointers[std::size_t(i) - 1] - before) ||
-          (row == 0 && p != 0) || (row == form.majors() && p != form.stored))
-        wrong.note(row, 0, double(p + before));
-    }
-  });
-  if (before != 0)
-    for (Index& p : pointers) p -= before;
-  refuse_pointer(control, input, form, wrong.first());
+  read_pointers(control, input, form, majors, into(pointers.data()));
   return pointers;
 }
 

@@ -40,6 +40,9 @@ void read_values(const Control& control, const InputFile& input, const SparseFor
 /// Pointers of majors `majors`, count + 1 values from zero on, checked to be monotone. Collective.
 LargeVector<Index> read_pointers(const Control& control, const InputFile& input,
                                  const SparseForm& form, Range majors);
+/// The same, handed on in pieces; positions count from majors.first. Refused when all is read.
+void read_pointers(const Control& control, const InputFile& input, const SparseForm& form,
+                   Range majors, const Sink<Index>& sink);
 
 /// keep(entry) for the entries of `share`: majors, of COO entries; with their mirror images where
 /// one triangle is stored. In the order of the file. Collective; throws agreed Errors(input).

@@ -141,6 +141,9 @@ class SparseInput {
   [[nodiscard]] LargeVector<Index> row_pointers(const Control& control, Range rows) const;
   /// entries() hands on what a row is made of: by_rows(), and nothing to convert.
   [[nodiscard]] bool streams() const;
+  /// row_pointers(), where it streams(), in pieces that ascend; positions count from rows.first. Wrong ones
+  /// are refused when all are handed on. Collective.
+  void row_pointers(const Control& control, Range rows, const Sink<Index>& sink) const;
   /// Entries [range.first, range.end()) as stored, unchecked; positions count from range.first. The
   /// columns go before the values. Collective.
   void entries(const Control& control, Range range, const Sink<Index>& columns,

@@ -140,7 +140,7 @@ std::vector<double> NpzFile::take(const Array& a, const Range& range) const {
       to[r].assign(begin, begin + count[r] * a.header.bytes);
     }
   });
-  const auto from = deal_bytes(control_, std::move(to));
+  const auto from = deal(control_, std::move(to));
   if (!owns) npy_numbers(a.header, from[std::size_t(a.owner)].data(), range.count, result.data());
   return result;
 }

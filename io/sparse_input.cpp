@@ -110,6 +110,10 @@ LargeVector<Index> SparseInput::row_pointers(const Control& control, Range rows)
   return start;
 }
 
+void SparseInput::row_pointers(const Control& control, Range rows, const Sink<Index>& sink) const {
+  read_pointers(control, *file_, *form_, rows, sink);
+}
+
 void SparseInput::entries(const Control& control, Range range, const Sink<Index>& columns,
                           const Sink<double>& values) const {
   read_numbers(control, *file_, "indices", range, columns);

@@ -19,25 +19,12 @@ ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first
   return {first[me + 1] - first[me], first[me], needed};
 }
 
-std::vector<std::vector<Index>> asked_rows(const Control& control, const std::vector<Index>& first,
-                                           const std::vector<Index>& needed) {
-  std::vector<std::vector<Index>> asked(at(control.size()));
-  collectively(control, [&] {
-    for (const Index i : needed) asked[at(owner_of(first, i))].push_back(i);
-  });
-  asked = deal(control, std::move(asked));
-  for (std::vector<Index>& rows : asked)
-    for (Index& i : rows) i -= first[at(control.rank())];
-  return asked;
-}
-
 namespace {
 
 /// give(i, out) appends what a rank that asked for own row i gets; what came for the needed rows, in
 /// their order. Collective.
 template <class T, class F>
-std::vector<T> from_owners(const Control& control, const std::vector<std::vector<Index>>& asked,
-                           const F& give) {
+std::vector<T> from_owners(const Control& control, const AskedEntries& asked, const F& give) {
   std::vector<std::vector<T>> parts(asked.size());
   collectively(control, [&] {
     for (std::size_t r = 0; r < asked.size(); ++r)
@@ -115,7 +102,7 @@ RankRows gathered(const Control& control, const std::vector<Index>& first_row,
 }  // namespace
 
 RankRows with_needed_rows(const Control& control, const RankRows& a, const RankRows& p) {
-  const std::vector<std::vector<Index>> asked = asked_rows(control, a.first, a.needed);
+  const AskedEntries asked = asked_entries(control, a.first, a.needed);
   const ColumnNumbers number = columns_of(control, p.first, p.needed);
   const auto entries = [&](Index i, const auto& f) {
     for (Index e = p.rows.start[at(i)]; e < p.rows.start[at(i) + 1]; ++e) f(e);
@@ -146,7 +133,7 @@ RankRows with_needed_rows(const Control& control, const RankRows& a, const RankR
 RankRows prolongation_of(const Control& control, const RankRows& a,
                          const std::vector<double>& diagonal, double threshold,
                          Aggregates& aggregates, bool smooth) {
-  const std::vector<std::vector<Index>> asked = asked_rows(control, a.first, a.needed);
+  const AskedEntries asked = asked_entries(control, a.first, a.needed);
   const std::vector<double> other_diagonal = from_owners<double>(
       control, asked, [&](Index i, std::vector<double>& out) { out.push_back(diagonal[at(i)]); });
   LargeVector<char> strong;

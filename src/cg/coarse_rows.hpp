@@ -26,10 +26,6 @@ ColumnNumbers columns_of(const Control& control, const std::vector<Index>& first
 
 // All are collective. Of rectangular ones first[r] .. first[r + 1] are the columns of rank r.
 
-/// For each rank the own rows that it needs.
-std::vector<std::vector<Index>> asked_rows(const Control& control, const std::vector<Index>& first,
-                                           const std::vector<Index>& needed);
-
 /// P: a rank's rows of A by aggregates of all ranks. Entries are strong from `threshold` on; `diagonal`
 /// of own rows. Not `smooth`: one in the column of the row's aggregate, own ones alone. `aggregates` of
 /// own rows are made where there are none.

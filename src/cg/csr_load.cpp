@@ -5,25 +5,36 @@
 
 #include "distrib/agree.hpp"
 #include "kernels/cg/heads.hpp"
+#include "kernels/cg/joined_rows.hpp"
 
 namespace terrace::cg {
 namespace {
 
 constexpr Index piece = Index(1) << 21;  // entries that are staged or moved up at once
 
-/// f(from, rows) over rows that have at most `piece` entries together, or one row.
-template <class F>
-void over_pieces(std::span<const Index> start, const F& f) {
-  const Index rows = Index(start.size()) - 1;
-  for (Index from = 0, to = 0; from < rows; from = to) {
-    const auto begin = start.begin() + from;
-    to = std::max<Index>(
-        from + 1, std::upper_bound(begin + 1, start.end(), *begin + piece) - start.begin() - 1);
-    f(from, to - from);
-  }
-}
-
 }  // namespace
+
+// Runs that are too long are cut into even parts until none is.
+template <class B>
+Runs runs_of(const Stream<B>& lane, View<const Index, B> start, Index most) {
+  Runs runs;
+  runs.row.push_back(start.size - 1);
+  runs.entry.push_back(downloaded(lane, start.slice(start.size - 1, 1)).front());
+  for (bool more = true; more;) {
+    std::vector<Index> row{0};
+    for (std::size_t k = 0; k < runs.count(); ++k) {
+      const Index rows = runs.rows(k), entries = runs.entries(k);
+      const Index parts =
+          entries > most ? std::clamp<Index>(2 * ceil_div(entries, most), 1, rows) : 1;
+      for (Index part = 1; part <= parts; ++part)
+        row.push_back(runs.row[k] + rows / parts * part + rows % parts * part / parts);
+    }
+    more = row.size() > runs.row.size();
+    if (more) runs.entry = downloaded(lane, start, row);
+    runs.row = std::move(row);
+  }
+  return runs;
+}
 
 template <class B>
 void CsrPart<B>::keep_heads(const Stream<B>& lane) {
@@ -68,22 +79,50 @@ CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered,
 }
 
 template <class B>
+CsrLoad<B>::CsrLoad(const Context<B>& context, std::vector<Index> first)
+    : first_(std::move(first)) {
+  const auto me = std::size_t(context.rank());
+  rows_ = {first_[me], first_[me + 1] - first_[me]};
+  collectively(context.control, [&] { part_.start = Buffer<Index, B>(rows_.count + 1); });
+}
+
+template <class B>
 CsrLoad<B>::CsrLoad(const Context<B>& context, std::vector<Index> first,
                     std::span<const Index> start)
-    : first_(std::move(first)) {
-  rows_ = {first_[std::size_t(context.rank())], Index(start.size()) - 1};
+    : CsrLoad(context, std::move(first)) {
   collectively(context.control, [&] {
-    if (context.size() > 1) start_.assign(start.begin(), start.end());
-    part_.start = Buffer<Index, B>(Index(start.size()));
     io::upload_plain<Index, B>(context.ahead, part_.start.view(), start.data(),
                                io::Copies::of<B>(Index(start.size_bytes())));
-    part_.entries = start.back();
+  });
+  take_entries(context, {0, start.back()});
+}
+
+template <class B>
+void CsrLoad<B>::put_start(const Context<B>& context, Index position, Index count,
+                           const Index* start) {
+  upload(context.ahead, part_.start.view().slice(position, count), start);
+  context.ahead.synchronize();
+}
+
+template <class B>
+void CsrLoad<B>::take_entries(const Context<B>& context, Range range) {
+  const Stream<B>& lane = context.ahead;
+  collectively(context.control, [&] {
+    if (range.first > 0) {
+      Buffer<Index, B> from_zero(rows_.count + 1);
+      Scratch<B> scratch;
+      row_sizes<B>(lane, part_.start, from_zero.view().slice(0, rows_.count));
+      sizes_to_starts<B>(lane, from_zero, 0, scratch);
+      lane.synchronize();
+      std::swap(part_.start, from_zero);
+    }
+    part_.entries = range.count;
     part_.column = Buffer<std::int32_t, B>(part_.entries);
     part_.value = Buffer<double, B>(part_.entries);
     if (!std::is_same_v<B, Cpu>) staged_ = Buffer<Index, B>(std::min(piece, part_.entries));
     faults_ = Buffer<CsrFaults, B>(1);
-    fill_zero(context.ahead, faults_.view());
-    context.ahead.synchronize();
+    fill_zero(lane, faults_.view());
+    lane.synchronize();
   });
 }
 
@@ -158,19 +197,19 @@ double CsrLoad<B>::stored(const Context<B>& context, Index i, Index j) const {
 template <class B>
 void CsrLoad<B>::close_up(const Context<B>& context, const Buffer<Index, B>& inner_start) {
   const Stream<B>& lane = context.ahead;
-  Index most = 0, to = 0;
-  over_pieces(start_, [&](Index from, Index rows) {
-    most = std::max(most, start_[std::size_t(from + rows)] - start_[std::size_t(from)]);
-  });
+  const Runs runs = runs_of<B>(lane, part_.start, piece);
+  const std::vector<Index> end = downloaded<Index, B>(lane, inner_start, runs.row);
+  Index most = 0;
+  for (std::size_t k = 0; k < runs.count(); ++k) most = std::max(most, runs.entries(k));
   const Buffer<std::int32_t, B> column(most);
   const Buffer<double, B> value(most);
-  over_pieces(start_, [&](Index from, Index rows) {
-    const Index end = downloaded(lane, inner_start.view().slice(from + rows, 1)).front();
-    pick_inner(lane, part_.view(), from, rows, inner_start.view(), column.view(), value.view());
-    copy(lane, part_.column.view().slice(to, end - to), column.view().slice(0, end - to));
-    copy(lane, part_.value.view().slice(to, end - to), value.view().slice(0, end - to));
-    to = end;
-  });
+  for (std::size_t k = 0; k < runs.count(); ++k) {
+    const Index to = end[k], count = end[k + 1] - to;
+    pick_inner(lane, part_.view(), runs.row[k], runs.rows(k), inner_start.view(), column.view(),
+               value.view());
+    copy(lane, part_.column.view().slice(to, count), column.view().slice(0, count));
+    copy(lane, part_.value.view().slice(to, count), value.view().slice(0, count));
+  }
   lane.synchronize();
 }
 
@@ -189,7 +228,6 @@ CsrOuter CsrLoad<B>::take_outer(const Context<B>& context) {
   for (const std::int32_t c : downloaded(lane, taken.column.view()))
     outer.column.push_back(rows_.first + c);
   close_up(context, inner_start);
-  start_ = LargeVector<Index>();
   part_.entries -= outer.start.back();
   part_.start = std::move(inner_start);
   return outer;
@@ -202,10 +240,11 @@ CsrPart<B> CsrLoad<B>::take(const Context<B>& context) {
   return std::move(part_);
 }
 
-#define TERRACE_INSTANTIATE(B)                                     \
-  template struct CsrPart<B>;                                      \
-  template bool is_scattered(const Stream<B>&, const CsrRows<B>&); \
-  template class CsrLoad<B>;                                       \
+#define TERRACE_INSTANTIATE(B)                                             \
+  template Runs runs_of<B>(const Stream<B>&, View<const Index, B>, Index); \
+  template struct CsrPart<B>;                                              \
+  template bool is_scattered(const Stream<B>&, const CsrRows<B>&);         \
+  template class CsrLoad<B>;                                               \
   template CsrPart<B> part_of(const Stream<B>&, SparseRows<B>&&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -1,5 +1,5 @@
 // A rank's CSR rows on their way to the backend: put piece by piece as they are read, judged and cut
-// there. Nothing of the matrix's size stands on the host but the row pointers.
+// there. Nothing of the matrix's size stands on the host.
 #pragma once
 #include <span>
 #include <type_traits>
@@ -47,11 +47,11 @@ inline DistinctNumbers<Cpu> distinct_on_host(const std::vector<Index>& numbers) 
 }
 
 /// from[index[k]] of each k, on the host. Waits.
-template <class B>
-std::vector<double> downloaded(const Stream<B>& lane, View<const double, B> from,
-                               const std::vector<Index>& index) {
+template <class T, class B>
+std::vector<T> downloaded(const Stream<B>& lane, View<const T, B> from,
+                          const std::vector<Index>& index) {
   const Buffer<Index, B> listed = uploaded(lane, index);
-  const Buffer<double, B> taken(listed.size());
+  const Buffer<T, B> taken(listed.size());
   gather(lane, listed.view(), from, taken.view());
   return downloaded(lane, taken.view());
 }
@@ -122,12 +122,29 @@ struct CsrOuter {
   std::vector<double> value;
 };
 
+/// Runs of rows, by where they begin and the last one ends, and their first entries: of at most `most`
+/// entries each, or of one row.
+struct Runs {
+  std::vector<Index> row{0}, entry{0};
+  [[nodiscard]] std::size_t count() const { return row.size() - 1; }
+  [[nodiscard]] Index rows(std::size_t k) const { return row[k + 1] - row[k]; }
+  [[nodiscard]] Index entries(std::size_t k) const { return entry[k + 1] - entry[k]; }
+};
+template <class B>
+Runs runs_of(const Stream<B>& lane, View<const Index, B> start, Index most);
+
 template <class B>
 class CsrLoad {
  public:
   /// first[r] .. first[r + 1]: rows of rank r; start: positions of this rank's rows' entries, from 0.
   /// Takes 12 bytes an entry. Collective.
   CsrLoad(const Context<B>& context, std::vector<Index> first, std::span<const Index> start);
+  /// The same; start comes by put_start(), which is to be followed by take_entries(). Collective.
+  CsrLoad(const Context<B>& context, std::vector<Index> first);
+  /// start[position] ..., of the whole matrix, from this rank's first row on. Waits.
+  void put_start(const Context<B>& context, Index position, Index count, const Index* start);
+  /// Room for entries [range.first, range.end()) of the whole matrix. Collective.
+  void take_entries(const Context<B>& context, Range range);
   [[nodiscard]] Index entries() const { return part_.entries; }
   /// Column numbers in the whole matrix, and values, of `count` entries from `position` on. Waits.
   void put_columns(const Context<B>& context, Index position, Index count, const Index* columns);
@@ -154,7 +171,6 @@ class CsrLoad {
  private:
   void close_up(const Context<B>& context, const Buffer<Index, B>& inner_start);
   std::vector<Index> first_;
-  LargeVector<Index> start_;  // of several ranks, until take_outer()
   Range rows_;
   CsrPart<B> part_;
   Buffer<Index, B> staged_;     // columns of one piece

@@ -14,10 +14,11 @@ inline constexpr Index no_position = std::numeric_limits<Index>::max();
 /// stored.
 double stored(const CsrOuter& a, Index row, Index column);
 
+/// The diagonal's entries of own rows, each counted in the slice.
+using Diagonal = std::function<std::vector<double>(const std::vector<Index>& rows)>;
 /// `best`, or i n + j of an earlier pair that couples this rank to another one and is not symmetric.
-/// `diagonal`: entries of own rows, each counted in the slice. Collective.
+/// Collective.
 Index find_across(const Control& control, const std::vector<Index>& first, const CsrOuter& a,
-                  const std::function<std::vector<double>(const std::vector<Index>&)>& diagonal,
-                  Index best);
+                  const Diagonal& diagonal, Index best);
 
 }  // namespace terrace::cg

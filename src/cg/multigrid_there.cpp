@@ -62,9 +62,9 @@ struct Multigrid<B>::LevelThere {
   const Context<B>& context;
   Scratch<B>& scratch;
   std::function<void(const char*)> lap;  // notes the time since the last call
-  const RowsThere<B>& which;             // where the columns of A are
+  RowsThere<B>& which;                   // where the columns of A are
   CsrRows<B> a;
-  AskedRows<B> asked{context, which.first, which.needed};
+  AskedRows<B> asked{context, which};
   double threshold;
   double weight = 0;                   // of smoothing, for given vectors
   Buffer<double, B> diagonal{};        // of all columns of A, after aggregate()

@@ -177,6 +177,7 @@ template <class B>
 struct RowsThere {
   std::vector<Index> first, needed;
   SparseRows<B> rows;
+  AskedEntries asked{};  ///< of `needed`, once somebody wants it
 };
 
 template <class B>
@@ -263,8 +264,20 @@ class CsrOperator {
   std::optional<Asymmetry> asymmetry_;
 };
 
-/// Starts of row slices with about equal numbers of nonzeros, from this rank's piece of the row
-/// pointers: pointers[i] belongs to row first + i, one more than rows. Collective.
+/// Starts of row slices with about equal numbers of nonzeros, from pieces of the row pointers.
+class RowCuts {
+ public:
+  RowCuts(int ranks, Index n, Index nonzeros);
+  /// pointers[i] belongs to row first + i. All ranks' pieces together are all rows', and the end.
+  void note(Index first, std::span<const Index> pointers);
+  /// One more than ranks. Collective.
+  [[nodiscard]] std::vector<Index> agreed(const Control& control) const;
+
+ private:
+  Index nonzeros_;
+  std::vector<Index> first_;
+};
+/// The same of one piece.
 std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
                                  std::span<const Index> pointers);
 

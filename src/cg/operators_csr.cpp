@@ -289,23 +289,33 @@ LocalRows CsrOperator<B>::own_rows(const Context<B>& context, Index block) const
   return local;
 }
 
+RowCuts::RowCuts(int ranks, Index n, Index nonzeros)
+    : nonzeros_(nonzeros), first_(std::size_t(ranks) + 1, n) {
+  first_.front() = 0;
+}
+
+// Boundary r is the first row with at least r / ranks of the nonzeros before it.
+void RowCuts::note(Index first, std::span<const Index> pointers) {
+  const Index ranks = Index(first_.size()) - 1;
+  for (Index r = 1; r < ranks; ++r) {
+    const Index target = nonzeros_ / ranks * r + nonzeros_ % ranks * r / ranks;
+    const auto at = std::lower_bound(pointers.begin(), pointers.end(), target);
+    Index& mine = first_[std::size_t(r)];
+    if (at != pointers.end()) mine = std::min(mine, first + (at - pointers.begin()));
+  }
+}
+
+std::vector<Index> RowCuts::agreed(const Control& control) const {
+  std::vector<Index> result = first_;
+  control.reduce(result, Reduce::min);
+  return result;
+}
+
 std::vector<Index> balanced_rows(const Control& control, Index n, Index nonzeros, Index first,
                                  std::span<const Index> pointers) {
-  // Boundary r is the first row with at least r / ranks of the nonzeros before it. The piece that
-  // holds it names it; the largest wins.
-  const int ranks = control.size();
-  std::vector<Index> result(std::size_t(ranks) + 1, 0);
-  for (int r = 1; r < ranks; ++r) {
-    const Index target = nonzeros / ranks * r + nonzeros % ranks * r / ranks;
-    const auto at = std::lower_bound(pointers.begin(), pointers.end(), target);
-    if (at == pointers.begin()) continue;
-    result[std::size_t(r)] =
-        first + std::min<Index>(at - pointers.begin(), Index(pointers.size()) - 1);
-  }
-  control.reduce(result, Reduce::max);
-  result.front() = 0;
-  result.back() = n;
-  return result;
+  RowCuts cuts(control.size(), n, nonzeros);
+  cuts.note(first, pointers);
+  return cuts.agreed(control);
 }
 
 #define TERRACE_INSTANTIATE(B) template class CsrOperator<B>;

@@ -243,7 +243,7 @@ RowOrder reorder(const Control& control, std::vector<Index>& first, CsrSlice& ow
   order.halo_before = halo;
   std::vector<LargeVector<char>> rows =
       collectively(control, [&] { return pack(order, control.rank(), own); });
-  rows = deal_bytes(control, std::move(rows));
+  rows = deal(control, std::move(rows));
   collectively(control, [&] { own = unpack(order, control.rank(), rows); });
   first = order.first;
   return order;

@@ -199,18 +199,17 @@ void drop_unused(const Stream<B>& lane, RowsThere<B>& a, Index own) {
 }
 
 template <class B>
-AskedRows<B>::AskedRows(const Context<B>& context, const std::vector<Index>& first,
-                        const std::vector<Index>& needed) {
+AskedRows<B>::AskedRows(const Context<B>& context, RowsThere<B>& a) {
   if (context.size() == 1) return;
-  const auto asked = asked_rows(context.control, first, needed);
+  if (a.asked.empty()) a.asked = asked_entries(context.control, a.first, a.needed);
   collectively(context.control, [&] {
     std::vector<Index> all;
-    for (const std::vector<Index>& rows : asked) {
+    for (const std::vector<Index>& rows : a.asked) {
       all.insert(all.end(), rows.begin(), rows.end());
       bounds_.push_back(Index(all.size()));
     }
-    for (const Index end : first)
-      wanted_.push_back(std::lower_bound(needed.begin(), needed.end(), end) - needed.begin());
+    for (const Index end : a.first)
+      wanted_.push_back(std::lower_bound(a.needed.begin(), a.needed.end(), end) - a.needed.begin());
     listed_ = uploaded(context.ahead, all);
   });
 }
@@ -316,7 +315,8 @@ RowsThere<B> CsrOperator<B>::rows_there(const Context<B>& context) const {
     Scratch<B> scratch;
     return RowsThere<B>{
         first_, needed_,
-        add_rows<B>(lane, inner_.view(), outer, rows_.count + Index(needed_.size()), scratch)};
+        add_rows<B>(lane, inner_.view(), outer, rows_.count + Index(needed_.size()), scratch),
+        halo_.asked()};
   });
 }
 
@@ -328,7 +328,10 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool sca
       nonzeros_(context.control.reduce(a.rows.nonzeros(), Reduce::sum)),
       joined_(true),
       needed_(a.needed) {
-  if (context.size() > 1) halo_ = Halo<B>(context.control, context.ahead, first_, needed_);
+  if (context.size() > 1) {
+    if (a.asked.empty()) a.asked = asked_entries(context.control, first_, needed_);
+    halo_ = Halo<B>(context.control, context.ahead, first_, needed_, a.asked);
+  }
   collectively(context.control, [&] {
     inner_ = take_part(context.ahead, a, rows_.count, halo_.left(), scattered, true, scratch);
   });

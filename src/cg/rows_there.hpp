@@ -26,9 +26,8 @@ void drop_unused(const Stream<B>& lane, RowsThere<B>& a, Index own);
 template <class B>
 class AskedRows {
  public:
-  /// `needed`: what this rank needs of others, as RankRows has it. Collective.
-  AskedRows(const Context<B>& context, const std::vector<Index>& first,
-            const std::vector<Index>& needed);
+  /// a.asked is made where it is not there. Collective.
+  AskedRows(const Context<B>& context, RowsThere<B>& a);
   /// Numbers of own rows, and behind them those of the needed rows, in their order. Collective, on
   /// several ranks.
   template <class T>

@@ -127,6 +127,25 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand&,
   });
 }
 
+/// Rows of each rank, with about equal numbers of nonzeros.
+inline std::vector<Index> cut_rows(const Control& control, const io::SparseInput& input) {
+  const Index n = input.rows();
+  if (control.size() == 1) return {0, n};
+  const BlockCyclic deal = contiguous(n, control.size());
+  const Index from = std::min(n, deal.block * control.rank());
+  const Range piece{from, std::min(n, from + deal.block) - from};
+  if (!input.streams()) {
+    const LargeVector<Index> pointers = input.row_pointers(control, piece);
+    const Index nonzeros = control.reduce(pointers.back(), Reduce::max);
+    return balanced_rows(control, n, nonzeros, from, pointers);
+  }
+  RowCuts cuts(control.size(), n, input.nonzeros());
+  input.row_pointers(control, piece, [&](Index position, Index count, const Index* start) {
+    cuts.note(from + position, {start, std::size_t(count)});
+  });
+  return cuts.agreed(control);
+}
+
 /// Straight to the backend, and judged there, where the file holds rows. Rows that must be sorted,
 /// summed up or reordered, and those with something to say of them, go through the host's memory.
 template <class B>
@@ -137,21 +156,18 @@ void read_matrix(Run& run, const Context<B>& c, const CgInputs& in, CgCommand& o
   std::optional<CsrLoad<B>> load;
   CsrSlice slice;
   run.phase("read", [&] {
-    const BlockCyclic deal = contiguous(input.rows(), c.size());
-    const Index from = std::min(input.rows(), deal.block * c.rank());
-    const Range piece{from, std::min(input.rows(), from + deal.block) - from};
-    LargeVector<Index> pointers = input.row_pointers(c.control, piece);
-    const Index nonzeros = c.control.reduce(pointers.back(), Reduce::max);
-    first = balanced_rows(c.control, input.rows(), nonzeros, from, pointers);
-    const Index begin = first[std::size_t(c.rank())];
-    const Range rows{begin, first[std::size_t(c.rank()) + 1] - begin};
+    first = cut_rows(c.control, input);
+    const auto me = std::size_t(c.rank());
+    const Range rows{first[me], first[me + 1] - first[me]};
     if (input.streams() && !options.reorder) {
-      if (c.size() > 1) pointers = input.row_pointers(c.control, rows);
-      const Range entries{pointers.front(), pointers.back() - pointers.front()};
-      if (entries.first > 0)
-        for (Index& p : pointers) p -= entries.first;
-      load.emplace(c, first, pointers);
-      pointers = LargeVector<Index>();
+      load.emplace(c, first);
+      Range entries;
+      input.row_pointers(c.control, rows, [&](Index position, Index count, const Index* start) {
+        if (position == 0) entries.first = start[0];
+        entries.count = start[count - 1] - entries.first;
+        load->put_start(c, position, count, start);
+      });
+      load->take_entries(c, entries);
       input.entries(
           c.control, entries,
           [&](Index position, Index count, const Index* columns) {

@@ -95,7 +95,7 @@ void Entries::deal(const Control& control) {
       for (Index r = 0; r < ranks_; ++r)
         if (r != own) to[std::size_t(r)] = message(r);
     });
-    received_ = deal_bytes(control, std::move(to));
+    received_ = terrace::deal(control, std::move(to));
   }
   parts_.clear();
   for (Index r = 0; r < ranks_; ++r) {

@@ -12,6 +12,7 @@
 #include "distrib/quote.hpp"
 #include "io/foreign.hpp"
 #include "io/shared_text.hpp"
+#include "kernels/base/large_vector.hpp"
 #include "kernels/base/parallel.hpp"
 #include "src/commands/convert.hpp"
 #include "src/commands/convert_coordinates.hpp"

@@ -136,6 +136,11 @@ TEMPLATE_TEST_CASE("one unequal pair is found and named wherever it stands", "",
       REQUIRE_ALL(one.has_value());
       CHECK_ALL((one->row == 0 && one->column == n - 2 && one->value == 1 && one->transposed == 0));
     }
+    // Nor is one as small as rounding, in the row of a rank that has no other to that rank.
+    const Entry tiny = [=](Index i, Index j) {
+      return i == j ? 1.0 : i == n - 1 && j == 0 ? 1e-13 : 0.0;
+    };
+    CHECK_ALL(!TestType::Operator::make(*c, n, tiny).asymmetry(*c));
     // Rounding of the size that a product Q D Q' leaves is no asymmetry.
     const Entry rounded = [=](Index i, Index j) {
       return i == j ? 1.0 : 1e-3 + (i > j ? 1e-15 : 0.0);
@@ -173,4 +178,74 @@ TEST_CASE("row slices hold about equal numbers of nonzeros") {
       CHECK_ALL(held <= pointers.back() / control.size() + 201);
     }
   }
+}
+
+TEMPLATE_TEST_CASE("runs of rows hold few entries, or one row", "", BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  for (const Index n : {0, 1, 2, 5, 300, 1000})
+    for (const Index most : {1, 7, 64, 100000}) {
+      std::vector<Index> start{0};  // some rows of none, of few, of very many
+      for (Index i = 0; i < n; ++i)
+        start.push_back(start.back() + (i % 90 == 41 ? 700 : Index(random_word(3, i, 0) % 9)));
+      const Buffer<Index, B> there = uploaded<Index, B>(c->ahead, start);
+      const Runs runs = runs_of<B>(c->ahead, there, most);
+      CAPTURE(n, most);
+      REQUIRE_ALL((runs.row.front() == 0 && runs.row.back() == n));
+      REQUIRE_ALL(runs.entry.size() == runs.row.size());
+      bool right = std::is_sorted(runs.row.begin(), runs.row.end());
+      for (std::size_t k = 0; k < runs.count(); ++k)
+        right = right && runs.entry[k] == start[std::size_t(runs.row[k])] &&
+                (runs.entries(k) <= most || runs.rows(k) == 1);
+      CHECK_ALL(right);
+      CHECK_ALL(Index(runs.count()) <= 2 + n);
+      if (most == 100000) CHECK_ALL(runs.count() == 1);
+    }
+}
+
+TEMPLATE_TEST_CASE("own entries move up in several pieces", "", BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  // 2^21 entries are one piece. Each row reaches those around it and one of another rank.
+  constexpr Index rows = 52000, near = 64;
+  const Index ranks = c->size(), n = rows * ranks;
+  std::vector<Index> first;
+  for (Index r = 0; r <= ranks; ++r) first.push_back(r * rows);
+  const auto columns = [&](Index i) {
+    std::vector<Index> all{(i + rows) % n};
+    const Index r0 = i / rows * rows;
+    for (Index k = 0; k < near; ++k)
+      all.push_back(r0 + std::min(std::max<Index>(0, i - r0 - near / 2), rows - near) + k);
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  };
+  const auto value = [](Index i, Index j) { return 1.0 + double((3 * i + 5 * j) % 11); };
+  CsrSlice slice;
+  const Range own{first[std::size_t(c->rank())], rows};
+  for (Index i = own.first; i < own.end(); ++i) {
+    for (const Index j : columns(i)) {
+      slice.column.push_back(j);
+      slice.value.push_back(value(i, j));
+    }
+    slice.start.push_back(Index(slice.column.size()));
+  }
+  CsrOperator<B> a(*c, first, std::move(slice));
+  const Operand<B> p = a.operand(*c);
+  std::vector<double> mine(std::size_t(rows), 0.0), q(mine);
+  for (Index i = 0; i < rows; ++i) mine[std::size_t(i)] = double((own.first + i) % 17);
+  upload(c->ahead, p.own(), mine.data());
+  const Buffer<double, B> q_there(rows), sums(2);
+  a.apply(*c, p, q_there.view(), sums.view(), SumSpace<B>(c->ahead));
+  download(c->ahead, q.data(), q_there.view());
+  c->ahead.synchronize();
+  bool right = true;
+  for (Index i = 0; i < rows; ++i) {
+    double sum = 0;  // whole numbers, so exact
+    for (const Index j : columns(own.first + i)) sum += value(own.first + i, j) * double(j % 17);
+    right = right && q[std::size_t(i)] == sum;
+  }
+  CHECK_ALL(right);
 }

@@ -292,7 +292,7 @@ TEMPLATE_TEST_CASE("P' A P of rows that are there, over all ranks", "", BACKENDS
     const Index begin = first[me], end = first[me + 1];
     const Entry bounded = [&](Index i, Index j) { return j < width ? prolongation(i, j) : 0.0; };
     Scratch<B> scratch;
-    const RowsThere<B> a = mine_of<B>(lane, begin, end, first, matrix);
+    RowsThere<B> a = mine_of<B>(lane, begin, end, first, matrix);
     RowsThere<B> p = mine_of<B>(lane, begin, end, coarse, bounded);
     const Index own = coarse[me + 1] - coarse[me];
     // A column that nothing uses goes.
@@ -312,7 +312,7 @@ TEMPLATE_TEST_CASE("P' A P of rows that are there, over all ranks", "", BACKENDS
     CHECK_ALL(p.needed == exact);
     CHECK_ALL(distance(lane, p, begin, bounded) == 0);
     // Numbers and rows of those that A's columns need.
-    const AskedRows<B> asked(*c, a.first, a.needed);
+    const AskedRows<B> asked(*c, a);
     Vector numbers(std::size_t(end - begin), 0.0);
     std::vector<std::int32_t> small(numbers.size(), 0);
     for (Index i = begin; i < end; ++i)

@@ -82,6 +82,19 @@ with h5py.File("in.h5", "w") as f:
     f["beyond/data"], f["beyond/indptr"] = f["laplace/data"][()], f["laplace/indptr"][()]
     f["beyond/indices"] = np.array([0, 1, 0, 2], np.int32)  # the first that is no column
     f["beyond"].attrs["shape"] = [2, 2]
+# Row pointers that fall: within a piece of 512 that is read at once, at its end, at the end of all, between ranks.
+pointed = 5000
+falls = (700, 1023, 1024, 1025, 2500, pointed - 1)
+with h5py.File("falls.h5", "w") as f:
+    f["b"] = np.ones(pointed)
+    for k in (0, *falls):
+        starts = np.arange(0, 2 * pointed + 2, 2)
+        starts[k] = starts[k - 1] - 1 if k else 0
+        f[f"{k}/indptr"], f[f"{k}/data"] = starts, np.tile([2.0, -0.5], pointed)
+        i = np.arange(pointed)
+        f[f"{k}/indices"] = np.stack([i - i % 2, i - i % 2 + 1], axis=1).ravel()
+        f[f"{k}/data"][:] = np.where(f[f"{k}/indices"][:] == np.repeat(i, 2), 2.0, -0.5)
+        f[f"{k}"].attrs["shape"] = [pointed, pointed]
 with h5py.File("one.h5", "w") as f:
     f["A"] = spd
 with h5py.File("huge.h5", "w") as f:  # allocated late: no data in the file
@@ -259,6 +272,10 @@ refused("cg in.h5:/A --rhs :/short -o out.h5", 3, "39", "40")
 refused("cg in.h5:/unsymmetric --rhs :/b -o out.h5", 3, "symmetric", "5", "9")
 refused("cg in.h5:/laplace --rhs :/b -o out.h5", 3, "5")
 refused("cg in.h5:/beyond --rhs :/b -o out.h5", 3, "2")
+for k in falls:
+    for one in (1, ranks):
+        test.refused(f"cg falls.h5:/{k} --rhs :/b -o out.h5", 3, f"wrong row pointer {2 * k - 3}; falls.h5:/{k}/indptr entry {k};", ranks=one, env={"TERRACE_IO_PIECE_BYTES": "4096"})
+test.run("cg falls.h5:/0 --rhs :/b -o fine.h5", ranks, 0, {"TERRACE_IO_PIECE_BYTES": "4096"})
 refused("convert in.h5:/beyond out.mtx", 3, "column index 2")
 refused("gf2 rref in.h5:/two -o out.h5", 3, "11", "13")
 refused("gf2 inverse in.h5:/wide -o out.h5", 3)

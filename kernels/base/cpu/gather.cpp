@@ -21,6 +21,10 @@ void gather(const Stream<Cpu>& stream, View<const Index, Cpu> index, View<const 
             View<double, Cpu> to) {
   gather_numbers(stream, index, from, to);
 }
+void gather(const Stream<Cpu>& stream, View<const Index, Cpu> index, View<const Index, Cpu> from,
+            View<Index, Cpu> to) {
+  gather_numbers(stream, index, from, to);
+}
 void gather(const Stream<Cpu>& stream, View<const Index, Cpu> index,
             View<const std::int32_t, Cpu> from, View<std::int32_t, Cpu> to) {
   gather_numbers(stream, index, from, to);

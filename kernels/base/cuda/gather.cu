@@ -26,6 +26,10 @@ void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index,
             View<const double, Cuda> from, View<double, Cuda> to) {
   gather_numbers(stream, index, from, to);
 }
+void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index, View<const Index, Cuda> from,
+            View<Index, Cuda> to) {
+  gather_numbers(stream, index, from, to);
+}
 void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index,
             View<const std::int32_t, Cuda> from, View<std::int32_t, Cuda> to) {
   gather_numbers(stream, index, from, to);
