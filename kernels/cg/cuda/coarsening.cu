@@ -119,15 +119,41 @@ struct OpenRows {
 struct StillOpen {
   std::int32_t* row;
   int* listed;
+  /// By all threads of a block: row i where it `stays`. One atomic operation per block: one per warp, all on
+  /// one number, took most of a round's time.
+  __device__ __forceinline__ void add(std::int32_t i, bool stays) const {
+    constexpr int warps = block_threads / 32;
+    __shared__ int begins[warps];
+    const Lanes<32> warp;
+    const int mine = int(threadIdx.x) / 32;
+    __syncwarp();
+    int all = 0;
+    const int before = warp.before(stays, all);
+    if (warp.lane == 0) begins[mine] = all;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int sum = 0;
+      for (int w = 0; w < warps; ++w) sum += begins[w];
+      int to = sum > 0 ? atomicAdd(listed, sum) : 0;
+      for (int w = 0; w < warps; ++w) {
+        const int count = begins[w];
+        begins[w] = to;
+        to += count;
+      }
+    }
+    __syncthreads();
+    if (stays) row[begins[mine] + before] = i;
+  }
 };
 
-/// f(i, there, lanes) of each open row; a warp's lanes stay together, some of them with no row at the end.
+/// f(i, there, lanes) of each open row; a block's threads stay together, some of them with no row at the end.
 template <int width, class F>
 __device__ __forceinline__ void over_open(const OpenRows& open, Index rows, const F& f) {
   const Lanes<width> lanes;
   const Index all = open.size(rows);
-  for (Index first = first_item() / 32 * 32; first < all * width; first += item_stride()) {
-    const Index k = (first + Index(threadIdx.x % 32)) / width;
+  for (Index first = Index(blockIdx.x) * block_threads; first < all * width;
+       first += item_stride()) {
+    const Index k = (first + Index(threadIdx.x)) / width;
     const bool there = k < all;
     f(!there ? 0 : open.row ? Index(open.row[k]) : k, there, lanes);
   }
@@ -189,14 +215,7 @@ __global__ void __launch_bounds__(block_threads)
       else if (lanes.lane == 0 && !other)
         state[i] = State::in;
     }
-    const Lanes<32> warp;
-    __syncwarp();
-    int all = 0, to = 0;
-    const bool stays = there && lanes.lane == 0 && word != coarsening::settled;
-    const int before = warp.before(stays, all);
-    if (warp.lane == 0 && all > 0) to = atomicAdd(still.listed, all);
-    to = __shfl_sync(warp.mask, to, 0);
-    if (stays) still.row[to + before] = std::int32_t(i);
+    still.add(std::int32_t(i), there && lanes.lane == 0 && word != coarsening::settled);
   });
 }
 

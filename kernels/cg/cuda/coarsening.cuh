@@ -17,7 +17,9 @@ struct Lanes {
   int lane = int(threadIdx.x) % width;
   unsigned mask = width == 32 ? 0xffffffffu
                               : ((1u << (width % 32)) - 1) << ((threadIdx.x & 31) / width * width);
-  __device__ __forceinline__ void sync() const { __syncwarp(mask); }
+  __device__ __forceinline__ void sync() const {
+    if constexpr (width > 1) __syncwarp(mask);
+  }
   template <class T>
   __device__ __forceinline__ T sum(T value) const {
 #pragma unroll
@@ -35,10 +37,12 @@ struct Lanes {
     return value;
   }
   __device__ __forceinline__ bool any(bool value) const {
+    if constexpr (width == 1) return value;
     return (__ballot_sync(mask, value) & mask) != 0;
   }
   /// Lanes before this one where `value` holds; and all of them.
   __device__ __forceinline__ int before(bool value, int& all) const {
+    if constexpr (width == 1) return all = value, 0;
     const unsigned found = __ballot_sync(mask, value) & mask;
     all = __popc(found);
     return __popc(found & ((1u << (threadIdx.x & 31)) - 1));

@@ -102,18 +102,23 @@ __global__ void __launch_bounds__(block_threads)
     const Index begin = a.start.data[i], end = a.start.data[i + 1];
     const double own = diagonal[i];
     double middle = own, sum = 0;
+    Word seen = 0;  // which of the first 64 are strong
+#pragma unroll 4
     for (Index e = begin; e < end; ++e) {
-      if (strong(i, own, e))
+      const bool counts = strong(i, own, e);
+      if (counts)
         sum += fabs(a.value.data[e]);
       else if (a.column.data[e] != i)
         middle += a.value.data[e];
+      if (e - begin < 64) seen |= Word(counts) << (e - begin);
     }
     sum += fabs(middle);
     const double weight = coarsening::prolongation_weight / sum;
     GrowingRow row{column + start[i], value + start[i], 0};
     row.add(of[i], 1 - weight * middle);
     for (Index e = begin; e < end; ++e) {
-      const std::int32_t other = strong(i, own, e) ? of[a.column.data[e]] : -1;
+      const bool counts = e - begin < 64 ? (seen >> (e - begin) & 1) != 0 : strong(i, own, e);
+      const std::int32_t other = counts ? of[a.column.data[e]] : -1;
       if (other >= 0) row.add(other, -weight * a.value.data[e]);
     }
   }
