@@ -60,6 +60,10 @@ std::string explain_failure(const CgResult& r, Index column, Index columns,
     what += ": the matrix is not positive definite";
   else if (r.beyond_range)
     what += ": x is beyond the range of double precision";
+  else if (r.reason == CgReason::breakdown)
+    what += ": the matrix is singular, to rounding";
+  if (r.reason == CgReason::breakdown && !r.beyond_range)
+    advice += "; take out rows that are empty, or that others make up";
   if (r.reason == CgReason::max_iterations) advice += "; raise --max-iterations or --rtol";
   if (r.beyond_range)
     advice += "; scale the matrix or b by a power of two";

@@ -208,5 +208,16 @@ with h5py.File("in.h5", "a") as f:
 r, _ = run("cg in.h5:/bad --rhs :/bad_b -o y.h5 --preconditioner block-jacobi --block 8", 4)
 check("bad block", r["result"]["reason"] == "indefinite-preconditioner" and r["result"]["position"] == 11, str(r["result"]))
 
+# A row without entries: without a preconditioner nothing sees it before the iterations do.
+empty = 3 * np.eye(40) - np.eye(40, k=1) - np.eye(40, k=-1)
+empty[7], empty[:, 7] = 0, 0
+with h5py.File("in.h5", "a") as f:
+    f["empty"] = empty
+for ranks in (1, 2):
+    said = test.run(f"cg in.h5:/empty --rhs :/bad_b -o y.h5 --backend {backend} --report r.json --force", ranks, 4).err
+    check("empty row", read_json()["result"]["reason"] == "breakdown" and "singular" in said and "rows that are empty" in said, said)
+r, _ = run("cg in.h5:/empty --rhs :/bad_b -o y.h5 --preconditioner jacobi", 4)
+check("empty row, jacobi", r["result"]["reason"] == "indefinite-preconditioner" and r["result"]["position"] == 7, str(r["result"]))
+
 print(f"{test.runs} runs")
 test.finish()
