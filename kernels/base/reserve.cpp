@@ -67,8 +67,8 @@ struct Reserved {
 struct Store {
   std::mutex mutex;
   std::list<Reserved> all;
-  Index last = 0,
-        settled = 0;  ///< numbers of what was given back; up to this one nothing works on it
+  Index last = 0;     ///< number of what was given back last
+  Index settled = 0;  ///< up to this one nothing works on it any more
 };
 Store& store() {
   static auto* const instance = new Store;  // buffers of static objects outlive everything else

@@ -9,7 +9,6 @@
 #include "distrib/layout.hpp"
 #include "io/copies.hpp"
 #include "kernels/base/gather.hpp"
-#include "kernels/base/large_vector.hpp"
 #include "kernels/cg/coarsening.hpp"
 #include "kernels/cg/csr_setup.hpp"
 #include "kernels/cg/distinct.hpp"
