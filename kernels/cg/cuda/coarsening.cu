@@ -304,8 +304,8 @@ void choose_roots(const Stream<Cuda>& stream, const StrongView& strong, Index ro
                   State* state, View<Word, Cuda> least, View<int, Cuda> listed,
                   const std::array<std::int32_t*, 2>& lists) {
   constexpr int together = 8;
-  constexpr unsigned few =
-      132 * 8;  // blocks that fill the device; how many rows are open it alone knows
+  // Blocks that fill the device; how many rows are open it alone knows.
+  constexpr unsigned few = 132 * 8;
   fill_zero(stream, listed);
   launch(stream, rows, begin_kernel, rows, state, least.data);
   OpenRows open;
