@@ -52,6 +52,19 @@ auto collectively(const Control& control, F&& work) {
   if constexpr (!std::is_void_v<Result>) return std::move(*result);
 }
 
+/// The same of work that each rank does alone, with a control of its own: what is agreed there is one
+/// rank's.
+template <class F>
+auto collectively_alone(const Control& control, F&& work) {
+  return collectively(control, [&] {
+    try {
+      return work();
+    } catch (const Error& e) {
+      throw Error(e.code(), e.what());
+    }
+  });
+}
+
 /// Throws the same error on every rank; for conditions that all ranks see alike.
 [[noreturn]] inline void fail_together(Exit code, const std::string& message) {
   throw Error(code, message).as_agreed();

@@ -4,6 +4,7 @@
 // CUDA reads the environment while it starts, and MPI_Init changes it. Who prepares before that needs
 // a setenv() that leaves readers alone, as the program's is (src/program/environment.cpp).
 #pragma once
+#include <vector>
 
 namespace terrace {
 
@@ -15,6 +16,9 @@ void see_one_device();
 void prepare_device(bool certain, bool products);
 /// A first product of cuBLAS on the bound device.
 void prepare_products();
+/// Kernels of the files that belong to `families` (TERRACE_PREPARED), on the bound device. CUDA loads each
+/// at its first launch otherwise, which takes 0.1 ms.
+void prepare_kernels(const std::vector<const char*>& families);
 /// Waits for all, before the libraries end with the program.
 void end_preparations();
 

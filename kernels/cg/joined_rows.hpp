@@ -34,6 +34,13 @@ template <class B>
 void global_columns(const Stream<B>&, View<const std::int32_t, B> column, NumberRange own,
                     View<const Index, B> needed, View<Index, B> to);
 
+/// Entries of a with columns of the whole matrix, by ascending columns: those in front of the own ones are
+/// needed[0] ... needed[left - 1]. Does not wait.
+template <class B>
+void global_rows(const Stream<B>&, const CsrRows<B>& a, NumberRange own,
+                 View<const Index, B> needed, Index left, View<std::int32_t, B> column,
+                 View<double, B> value);
+
 /// sizes[i] = start[i + 1] - start[i]. Does not wait.
 template <class B>
 void row_sizes(const Stream<B>&, View<const Index, B> start, View<Index, B> sizes);

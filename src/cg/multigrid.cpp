@@ -100,8 +100,24 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
     more = build_there(context, product, std::move(p), std::move(made), first, rows);
   }
   const auto host = Clock::now();
+  if (more && is_whole(levels_.size()))
+    collectively_alone(control,
+                       [&] { build_on_host(alone_on(context), product, std::move(p), rows); });
+  else if (more)
+    build_on_host(context, product, std::move(p), rows);
+  notes_.bytes = control.reduce(notes_.bytes, Reduce::sum);
+  notes_.whole = whole_from_ ? Index(levels_.size() - *whole_from_) : 0;
+  context.ahead.synchronize();
+  note_time(notes_.there > 0 ? "last levels on the host" : "on the host", since(host));
+  notes_.seconds = control.reduce(since(start), Reduce::max);
+}
+
+template <class B>
+void Multigrid<B>::build_on_host(const Context<B>& context, const Product& product, Operand<B>&& p,
+                                 RankRows& rows) {
+  const Control& control = context.control;
   Product multiply = product;
-  while (more) {
+  for (bool more = true; more && !notes_.indefinite;) {
     const Index n = rows.first.back();
     notes_.levels.push_back({n, control.reduce(rows.rows.nonzeros(), Reduce::sum)});
     const std::vector<double> diagonal =
@@ -125,12 +141,7 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
       invert(context, rows);
     else
       levels_.pop_back();
-    more = more && !notes_.indefinite;
   }
-  notes_.bytes = control.reduce(notes_.bytes, Reduce::sum);
-  context.ahead.synchronize();
-  note_time(notes_.there > 0 ? "last levels on the host" : "on the host", since(host));
-  notes_.seconds = control.reduce(since(start), Reduce::max);
 }
 
 template <class B>
@@ -257,18 +268,39 @@ void Multigrid<B>::cycle(const Context<B>& context, std::size_t l, const Product
   const Chebyshev<B>& smoother = level.smoother;
   if (l + 1 == levels_.size()) return smoother.apply(context, product, r, z, skip);
   smoother.smooth(context, product, r, z, skip);
-  const Level& next = *levels_[l + 1];
-  const View<const double, B> rest = smoother.residual(context, product, r, skip);
-  if (level.restriction.crosses()) {
-    copy(context.ahead, level.rest.own(), rest);
-    level.restriction.apply(context, level.rest, next.r.view(), ignored_.view(), *sums_, skip);
-  } else {
-    level.restriction.apply(context, rest, next.r.view(), ignored_.view(), *sums_, skip);
-  }
-  cycle(context, l + 1, product_of(context, *next.a), next.r, level.correction.own(), skip);
+  descend(context, l, smoother.residual(context, product, r, skip), skip);
   level.prolongation.apply(context, level.correction, smoother.correction(), ignored_.view(),
                            *sums_, skip);
   smoother.improve(context, product, z, skip);
+}
+
+template <class B>
+void Multigrid<B>::descend(const Context<B>& context, std::size_t l, View<const double, B> rest,
+                           const double* skip) const {
+  const Level &level = *levels_[l], &next = *levels_[l + 1];
+  const bool becomes_whole = is_whole(l + 1) && !is_whole(l);
+  View<double, B> own = next.r.view();
+  if (becomes_whole)
+    own = own.slice(patterns_[l].first[at(context.rank())], level.restriction.rows());
+  if (level.restriction.crosses()) {
+    copy(context.ahead, level.rest.own(), rest);
+    level.restriction.apply(context, level.rest, own, ignored_.view(), *sums_, skip);
+  } else {
+    level.restriction.apply(context, rest, own, ignored_.view(), *sums_, skip);
+  }
+  const auto go_on = [&](const Context<B>& on) {
+    cycle(on, l + 1, product_of(on, *next.a), next.r, level.correction.own(), skip);
+  };
+  if (!becomes_whole) return go_on(context);
+  gather_parts(context, patterns_[l].first, next.r.view().data);
+  go_on(alone_on(context));
+}
+
+template <class B>
+Context<B> Multigrid<B>::alone_on(const Context<B>& context) {
+  static const Control control = Control::alone();
+  static const Communicator<B> comm(control, true);
+  return {control, comm, context.ahead, context.bulk, context.device};
 }
 
 template <class B>

@@ -6,8 +6,10 @@
 //   level 1:                   \                       /
 //   coarsest:                     z = A^-1 r, dense
 //
-// Aggregates stay within a rank's own rows, P reaches over ranks. All products are those of whole
-// matrices, so M is symmetric and positive definite on any number of ranks. The hierarchy is made where
+// Aggregates stay within a rank's own rows, P reaches over ranks. Levels that are small beside a rank's
+// part of A stand whole on each rank, which then makes and applies them alone: no messages, and aggregates of
+// all rows. All products are those of whole matrices, so M is symmetric and positive definite on any number
+// of ranks. The hierarchy is made where
 // the matrix is (multigrid_there.cpp); on CPUs for given vectors in blocks of nodes (multigrid.cpp). A cycle
 // is products and vector passes of the backend.
 #pragma once
@@ -41,6 +43,7 @@ struct MultigridNotes {
   Index vectors = 0;        ///< of the near null-space given; 0: constants
   Index unknowns = 0;       ///< ... of a node
   Index there = 0;          ///< levels, from the first on, that were made where the matrix is
+  Index whole = 0;          ///< levels, from the last one on, that each of several ranks has whole
   /// Seconds of what was done to make them, added up over the levels.
   std::vector<std::pair<std::string, double>> parts;
   /// Nonzeros of all levels by those of A.
@@ -111,16 +114,30 @@ class Multigrid {
   };
   void cycle(const Context<B>& context, std::size_t l, const Product& product,
              View<const double, B> r, View<double, B> z, const double* skip) const;
+  /// P' (r - A z) of level l becomes the right-hand side of the next, and the correction comes back.
+  void descend(const Context<B>& context, std::size_t l, View<const double, B> rest,
+               const double* skip) const;
+  /// Whether each rank has level l, or rows that are to be it, for itself.
+  [[nodiscard]] bool is_whole(std::size_t l) const { return whole_from_ && l >= *whole_from_; }
+  /// This rank alone, on the lanes of `context`.
+  [[nodiscard]] static Context<B> alone_on(const Context<B>& context);
   [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
   void build(const Context<B>& context, const Product& product, Operand<B>&& p,
              const MatrixSource<B>& a);
+  void build_on_host(const Context<B>& context, const Product& product, Operand<B>&& p,
+                     RankRows& rows);
   struct LevelThere;
+  struct Coming;
   /// Of level l, with those that its aggregates are to keep.
   NodeVectors& vectors_of(std::size_t l) { return l == 0 ? vectors_ : patterns_[l - 1].nodes.next; }
   /// Levels of A where it is: `made`, whose rows are `first`. True where the host goes on with the level
   /// in `rest`, which for given vectors holds A's rows before, unless aggregates stay.
   bool build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
                    RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest);
+  bool go_on_there(const Context<B>& context, const Product& product, Operand<B>&& p, Coming& next,
+                   RankRows& rest);
+  /// Decides whether level l, whose rows are `next`, is to be whole.
+  bool choose_whole(const Control& control, std::size_t l, const RowsThere<B>& next, double share);
   /// The products of a cycle with a level of `rows` own rows, and its bytes; `last`: no coarse level.
   void note_cycle(Index rows, Index nonzeros, bool last);
   void note_time(const char* part, double seconds);
@@ -137,6 +154,7 @@ class Multigrid {
   NodeVectors vectors_;  // of the first level, until its aggregates are made
   std::vector<Pattern> patterns_;
   std::vector<std::unique_ptr<Level>> levels_;
+  std::optional<std::size_t> whole_from_;  // the first level that each rank has for itself
   std::optional<SumSpace<B>> sums_;
   Buffer<double, B> ignored_;
 };
@@ -176,6 +194,12 @@ constexpr double strength = 0.08;
 /// With more nonzeros on all levels, in those of A, P is not smoothed: it fills up on graphs without
 /// dimension.
 constexpr double most_nonzeros = 2.5;
+/// A level with at most this part of the nonzeros that a rank has of A, or with at most so many, is kept whole
+/// on each rank: its products then take no longer than the messages that they save.
+template <class B>
+constexpr double whole_part = std::is_same_v<B, Cuda> ? 0.25 : 0.03;
+template <class B>
+constexpr double whole_nonzeros = std::is_same_v<B, Cuda> ? 1e6 : 2000;
 /// A level that leaves more of the rows is not worth it; then so many products smooth the last one.
 constexpr double least_gain = 0.8;
 }  // namespace levels

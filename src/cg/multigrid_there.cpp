@@ -227,9 +227,10 @@ struct Multigrid<B>::LevelThere {
     if (control.size() > 1) lap("between ranks");
     return true;
   }
-  /// P and P' to a level, ready for products.
-  void hand_over(Level& level, bool scattered) {
-    level.prolongation = Transfer<B>(context, std::move(p), scattered, scratch);
+  /// P and P' to a level, ready for products; P with all of a vector where the next level is `whole`.
+  void hand_over(Level& level, bool scattered, bool whole) {
+    level.prolongation = whole ? Transfer<B>::of_whole(context, std::move(p), scattered, scratch)
+                               : Transfer<B>(context, std::move(p), scattered, scratch);
     level.correction = level.prolongation.operand(context);
     level.restriction = Transfer<B>(context, std::move(turned), scattered, scratch);
     if (level.restriction.crosses()) level.rest = level.restriction.operand(context);
@@ -246,28 +247,67 @@ struct Multigrid<B>::LevelThere {
   }
 };
 
+/// The level that comes next, and what is left for it and those behind it.
+template <class B>
+struct Multigrid<B>::Coming {
+  Scratch<B>& scratch;
+  const std::function<void(const char*)> lap;
+  RowsThere<B> made;
+  CsrRows<B> a;
+  bool scattered;
+  double share;  // nonzeros of A, of a rank
+  double room;   // nonzeros that levels may have, of all ranks
+};
+
 template <class B>
 bool Multigrid<B>::build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
                                RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest) {
   const Stream<B>& lane = context.ahead;
   const Control& control = context.control;
   auto start = Clock::now();
-  const auto lap = [&](const char* part) {
-    lane.synchronize();
-    note_time(part, since(std::exchange(start, Clock::now())));
-  };
   Scratch<B> scratch = collectively(control, [&] {
     return Scratch<B>(
         made.first.back() > coarsest_ ? scratch_bytes<B>(first.rows(), first.column.size) : 0);
   });
-  CsrRows<B> a = first;
-  double room = levels::most_nonzeros * double(control.reduce(first.column.size, Reduce::sum));
-  for (std::size_t l = 0; made.first.back() > coarsest_; ++l) {
+  const double all = double(control.reduce(first.column.size, Reduce::sum));
+  Coming next{.scratch = scratch,
+              .lap =
+                  [&](const char* part) {
+                    lane.synchronize();
+                    note_time(part, since(std::exchange(start, Clock::now())));
+                  },
+              .made = std::move(made),
+              .a = first,
+              .scattered = first.scattered,
+              .share = all / double(control.size()),
+              .room = levels::most_nonzeros * all};
+  return go_on_there(context, product, std::move(p), next, rest);
+}
+
+template <class B>
+bool Multigrid<B>::choose_whole(const Control& control, std::size_t l, const RowsThere<B>& next,
+                                double share) {
+  if (control.size() == 1) return false;
+  const auto nonzeros = double(control.reduce(next.rows.nonzeros(), Reduce::sum));
+  const bool known = patterns_.size() > l;  // from other values
+  if (!known && nonzeros <= std::max(levels::whole_nonzeros<B>, levels::whole_part<B> * share))
+    whole_from_ = l;
+  return whole_from_ == l;
+}
+
+template <class B>
+bool Multigrid<B>::go_on_there(const Context<B>& context, const Product& product, Operand<B>&& p,
+                               Coming& next, RankRows& rest) {
+  const Stream<B>& lane = context.ahead;
+  const Control& control = context.control;
+  RowsThere<B>& made = next.made;
+  CsrRows<B>& a = next.a;
+  for (std::size_t l = levels_.size(); made.first.back() > coarsest_; ++l) {
     const Index n = made.first.back();
     const Index nonzeros = control.reduce(a.column.size, Reduce::sum);
     LevelThere now{.context = context,
-                   .scratch = scratch,
-                   .lap = lap,
+                   .scratch = next.scratch,
+                   .lap = next.lap,
                    .which = made,
                    .a = a,
                    .threshold = std::ldexp(levels::strength, -int(l))};
@@ -282,7 +322,7 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     if (l == patterns_.size()) patterns_.emplace_back();
     Pattern& pattern = patterns_[l];
     now.aggregate(pattern, notes_.vectors > 0 ? &vectors_of(l) : nullptr, rest);
-    room -= double(nonzeros);
+    next.room -= double(nonzeros);
     const Index coarse = pattern.first.back();
     const bool last = coarse == 0 || double(coarse) > levels::least_gain * double(n);
     levels_.push_back(std::make_unique<Level>());
@@ -290,7 +330,7 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     const Range own{made.first[at(control.rank())], a.rows()};
     Product multiply = product;
     if (l > 0) {
-      level.a.emplace(context, made, first.scattered, scratch);
+      level.a.emplace(context, made, next.scattered, next.scratch);
       now.a = level.a->matrix();
       if (!made.needed.empty()) now.a.column = made.rows.column;
       p = level.a->operand(context);
@@ -305,10 +345,10 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     now.lap("smoothers");
     if (notes_.vectors > 0) now.weight = levels::damping / level.smoother.notes().high;
     if (!last && !notes_.indefinite &&
-        !now.coarsen(pattern, !std::exchange(pattern.chosen, true), room)) {
+        !now.coarsen(pattern, !std::exchange(pattern.chosen, true), next.room)) {
       rest = collectively(control, [&] { return downloaded_rows(lane, made, now.a); });
       levels_.pop_back();
-      lap("download");
+      now.lap("download");
       return true;
     }
     notes_.levels.push_back({n, nonzeros});
@@ -317,14 +357,23 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
     if (last || notes_.indefinite) return false;
     notes_.bytes += 24.0 * double(now.p.rows.nonzeros());
     notes_.indefinite = !now.definite;
-    now.hand_over(level, first.scattered);
+    const bool whole = choose_whole(control, l + 1, now.next, next.share);
+    now.hand_over(level, next.scattered, whole);
     made = std::move(now.next);
     a = made.rows.view();
     now.lap("transfers");
     if (notes_.indefinite) return false;
+    if (!whole) continue;
+    made = whole_rows(context, made, next.scratch);
+    a = made.rows.view();
+    NodeVectors& vectors = pattern.nodes.next;
+    if (vectors.columns > 0 && patterns_.size() == l + 1) vectors = whole_vectors(control, vectors);
+    now.lap("between ranks");
+    return collectively_alone(
+        control, [&] { return go_on_there(alone_on(context), product, {}, next, rest); });
   }
   rest = collectively(control, [&] { return downloaded_rows(lane, made, a); });
-  lap("download");
+  next.lap("download");
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "distrib/deal.hpp"
 #include "src/cg/coarse_rows.hpp"
 
 namespace terrace::cg {
@@ -148,6 +149,26 @@ NodeVectors node_vectors(const Control& control, const NearNullSpace& given, con
   }
   result.nodes = collectively(control, [&] { return nodes_of(rows, row, result.unknowns); });
   return result;
+}
+
+NodeVectors whole_vectors(const Control& control, const NodeVectors& own) {
+  const auto ranks = at(control.size());
+  const auto from_all = [&](const auto& list) {
+    return deal(control, std::vector<std::decay_t<decltype(list)>>(ranks, list));
+  };
+  const auto values = from_all(own.values);
+  const auto nodes = from_all(own.nodes.of);
+  const std::vector<Index> counts = control.gather_all(own.nodes.count);
+  return collectively(control, [&] {
+    NodeVectors all{own.columns, own.unknowns, {}, {}};
+    for (std::size_t r = 0; r < ranks; ++r) {
+      all.values.insert(all.values.end(), values[r].begin(), values[r].end());
+      for (const std::int32_t node : nodes[r])
+        all.nodes.of.push_back(std::int32_t(all.nodes.count + node));
+      all.nodes.count += counts[r];
+    }
+    return all;
+  });
 }
 
 NodeAggregates aggregate_nodes(const Control& control, const RankRows& a,

@@ -31,6 +31,9 @@ struct NodeVectors {
 NodeVectors node_vectors(const Control& control, const NearNullSpace& given, const RankRows& a,
                          const RowOrder& order);
 
+/// Of all ranks, on each. Collective.
+NodeVectors whole_vectors(const Control& control, const NodeVectors& own);
+
 /// Aggregates of one level, and the tentative prolongation that goes with them.
 struct NodeAggregates {
   RankRows prolongation;  ///< own columns alone

@@ -180,6 +180,16 @@ CsrPart<B> take_part(const Stream<B>& lane, RowsThere<B>& a, Index own, Index le
 }
 
 template <class B>
+CsrPart<B> take_whole(const Stream<B>& lane, RowsThere<B>& a, int rank, bool scattered,
+                      Scratch<B>& scratch) {
+  const Index first = a.first[at(rank)], own = a.first[at(rank) + 1] - first;
+  std::vector<std::int32_t> places;
+  for (const Index c : a.needed) places.push_back(std::int32_t(c - first));
+  if (!places.empty()) renumber(lane, a.rows.column.view(), own, places);
+  return part_of(lane, std::move(a.rows), scattered, scratch);
+}
+
+template <class B>
 void drop_unused(const Stream<B>& lane, RowsThere<B>& a, Index own) {
   if (a.needed.empty()) return;
   const Buffer<std::int32_t, B> used{Index(a.needed.size())};
@@ -304,6 +314,38 @@ RowsThere<B> gathered(const Context<B>& context, const std::vector<Index>& first
 }
 
 template <class B>
+RowsThere<B> whole_rows(const Context<B>& context, const RowsThere<B>& a, Scratch<B>& scratch) {
+  const Stream<B>& lane = context.ahead;
+  const Index n = a.first.back();
+  const auto me = at(context.rank());
+  std::vector<Index> entries{0};  // of the ranks before
+  for (const Index count : context.control.gather_all(a.rows.nonzeros()))
+    entries.push_back(entries.back() + count);
+  RowsThere<B> all{{0, n}, {}, {}};
+  SparseRows<B>& rows = all.rows;
+  collectively(context.control, [&] {
+    rows = {Buffer<Index, B>(n + 1), Buffer<std::int32_t, B>(entries.back()),
+            Buffer<double, B>(entries.back()), n};
+    const CsrRows<B> mine = a.rows.view();
+    const Index begin = a.first[me], from = entries[me], count = mine.column.size;
+    row_sizes<B>(lane, mine.start, rows.start.view().slice(begin, mine.rows()));
+    const Buffer<Index, B> needed = uploaded(lane, a.needed);
+    const Index left = std::lower_bound(a.needed.begin(), a.needed.end(), begin) - a.needed.begin();
+    global_rows<B>(lane, mine, {begin, mine.rows()}, needed, left,
+                   rows.column.view().slice(from, count), rows.value.view().slice(from, count));
+    lane.synchronize();
+  });
+  gather_parts(context, a.first, rows.start.data());
+  gather_parts(context, entries, rows.column.data());
+  gather_parts(context, entries, rows.value.data());
+  collectively(context.control, [&] {
+    sizes_to_starts<B>(lane, rows.start.view(), 0, scratch);
+    lane.synchronize();
+  });
+  return all;
+}
+
+template <class B>
 RowsThere<B> CsrOperator<B>::rows_there(const Context<B>& context) const {
   const Stream<B>& lane = context.ahead;
   return collectively(context.control, [&] {
@@ -341,6 +383,7 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool sca
   template RowsThere<B> uploaded_rows(const Stream<B>&, RankRows&&);                           \
   template CsrPart<B> take_part(const Stream<B>&, RowsThere<B>&, Index, Index, bool, bool,     \
                                 Scratch<B>&);                                                  \
+  template CsrPart<B> take_whole(const Stream<B>&, RowsThere<B>&, int, bool, Scratch<B>&);     \
   template void drop_unused(const Stream<B>&, RowsThere<B>&, Index);                           \
   template class AskedRows<B>;                                                                 \
   template Buffer<double, B> AskedRows<B>::joined(const Context<B>&, const Buffer<double, B>&) \
@@ -349,6 +392,7 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool sca
                                                         const Buffer<std::int32_t, B>&) const; \
   template RowsThere<B> gathered(const Context<B>&, const std::vector<Index>&,                 \
                                  const std::vector<Index>&, RowsThere<B>&&, Scratch<B>&);      \
+  template RowsThere<B> whole_rows(const Context<B>&, const RowsThere<B>&, Scratch<B>&);       \
   template RowsThere<B> CsrOperator<B>::rows_there(const Context<B>&) const;                   \
   template CsrOperator<B>::CsrOperator(const Context<B>&, RowsThere<B>&, bool, Scratch<B>&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)

@@ -18,6 +18,11 @@ template <class B>
 CsrPart<B> take_part(const Stream<B>& lane, RowsThere<B>& a, Index own, Index left, bool scattered,
                      bool keep, Scratch<B>& scratch);
 
+/// Takes a.rows, ready for products with all of a vector, given from the first entry of this `rank` on.
+template <class B>
+CsrPart<B> take_whole(const Stream<B>& lane, RowsThere<B>& a, int rank, bool scattered,
+                      Scratch<B>& scratch);
+
 /// Takes columns of other ranks that have no entry out.
 template <class B>
 void drop_unused(const Stream<B>& lane, RowsThere<B>& a, Index own);
@@ -47,5 +52,24 @@ class AskedRows {
 template <class B>
 RowsThere<B> gathered(const Context<B>& context, const std::vector<Index>& first_row,
                       const std::vector<Index>& needed_rows, RowsThere<B>&& t, Scratch<B>& scratch);
+
+/// Of v rank r has entries first[r] ... first[r + 1] - 1; then all of it. Collective.
+template <class B, class T>
+void gather_parts(const Context<B>& context, const std::vector<Index>& first, T* v) {
+  std::vector<Piece> out, in;
+  const auto part = [&](int to, int of) {
+    const Index begin = first[std::size_t(of)], end = first[std::size_t(of) + 1];
+    return Piece{to, v + begin, (end - begin) * Index(sizeof(T))};
+  };
+  for (int r = 0; r < context.size(); ++r) {
+    if (r == context.rank()) continue;
+    if (const Piece sent = part(r, context.rank()); sent.bytes > 0) out.push_back(sent);
+    if (const Piece got = part(r, r); got.bytes > 0) in.push_back(got);
+  }
+  context.comm.exchange(context.ahead, out, in);
+}
+/// All rows on each rank. Collective.
+template <class B>
+RowsThere<B> whole_rows(const Context<B>& context, const RowsThere<B>& a, Scratch<B>& scratch);
 
 }  // namespace terrace::cg

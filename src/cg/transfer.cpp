@@ -34,6 +34,18 @@ Transfer<B>::Transfer(const Context<B>& context, RowsThere<B>&& a, bool scattere
 }
 
 template <class B>
+Transfer<B> Transfer<B>::of_whole(const Context<B>& context, RowsThere<B>&& a, bool scattered,
+                                  Scratch<B>& scratch) {
+  Transfer all;
+  all.before_ = a.first[std::size_t(context.rank())];
+  all.columns_ = a.first.back();
+  collectively(context.control, [&] {
+    all.part_ = take_whole(context.ahead, a, context.rank(), scattered, scratch);
+  });
+  return all;
+}
+
+template <class B>
 void Transfer<B>::take(const Context<B>& context, RowsThere<B>& a, bool scattered,
                        Scratch<B>& scratch) {
   part_ = take_part(context.ahead, a, columns_, halo_.left(), scattered, false, scratch);
@@ -44,8 +56,8 @@ Operand<B> Transfer<B>::operand(const Context<B>& context) const {
   return collectively(context.control, [&] {
     // A product reads an entry of p for each row, for sums that nobody wants.
     const Index origin = round_up(halo_.left(), 32);
-    Operand<B> p{Buffer<double, B>(origin + std::max(columns_ + halo_.right(), rows())), origin,
-                 columns_, 1};
+    Operand<B> p{Buffer<double, B>(origin + std::max(columns_ + halo_.right(), before_ + rows())),
+                 origin, columns_, 1};
     fill_zero(context.ahead, p.memory.view());
     return p;
   });
@@ -64,7 +76,8 @@ template <class B>
 void Transfer<B>::apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
                         View<double, B> ignored, const SumSpace<B>& space,
                         const double* skip) const {
-  if (!crosses_) return apply(context, p.own(), q, ignored, space, skip);
+  if (!crosses_)
+    return apply(context, {p.own().data + before_, columns_ - before_}, q, ignored, space, skip);
   halo_.exchange(context.comm, context.ahead, p.own().data);
   apply(context, p.own(), q, ignored, space, skip);
 }

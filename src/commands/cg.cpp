@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
+#include "kernels/base/preparations.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_results.hpp"
 #include "src/commands/verify.hpp"
@@ -42,6 +43,11 @@ class SolveByGradients : public Job {
     compare_with_direct(run_, in_, options_, machine_of(context_), rates);
   }
   void go(Run&) override {
+    if (std::is_same_v<B, Cuda> && std::is_same_v<A<B>, CsrOperator<B>>) {
+      std::vector<const char*> kernels{"base", "cg"};
+      if (options_.solve.preconditioner == "amg") kernels.emplace_back("multigrid");
+      prepare_kernels(kernels);  // while it reads
+    }
     read_matrix(run_, context_, in_, options_, a_);
     run_.phase("read", [&] {
       const RowOrder& order = options_.solve.order;

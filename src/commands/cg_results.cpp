@@ -104,7 +104,8 @@ nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
     nlohmann::json details = {{"levels", levels},
                               {"operator_complexity", multigrid.operator_complexity()},
                               {"setup_seconds", multigrid.seconds},
-                              {"levels_made_on_backend", multigrid.there}};
+                              {"levels_made_on_backend", multigrid.there},
+                              {"levels_on_every_rank", multigrid.whole}};
     for (const auto& [part, seconds] : multigrid.parts) details["setup_parts"][part] = seconds;
     if (multigrid.vectors > 0) {
       details["near_null_space"] = multigrid.vectors;

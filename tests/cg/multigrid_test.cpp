@@ -311,6 +311,9 @@ TEMPLATE_TEST_CASE("levels are made where the matrix is, and by the host where r
     Made<B> m(*c, p, 20);
     const MultigridNotes first = m.m.notes();
     CHECK_ALL((first.there > 0) == there);
+    // Small levels are whole on each rank, but those that the host makes from the first one on.
+    CHECK_ALL((first.whole > 0) == (there && world().size() > 1));
+    CHECK_ALL(first.whole < Index(first.levels.size()));
     CHECK_ALL(first.levels.size() > 1);
     CHECK_ALL(!first.parts.empty());
     double sum = 0;

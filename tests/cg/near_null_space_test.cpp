@@ -194,6 +194,30 @@ TEST_CASE("nodes are found, in any order; vectors that cannot be used are refuse
   CHECK_THROWS_AS(node_vectors(c->control, own_part(many, 33, a.rows()), rows, {}), Error);
 }
 
+TEST_CASE("vectors and nodes of all ranks, on each") {
+  const Control& control = world();
+  const Index me = control.rank();
+  // Rank r has r + 1 nodes of two rows each.
+  NodeVectors own{2, 2, {{}, me + 1}, {}};
+  for (Index i = 0; i < 2 * (me + 1); ++i) {
+    own.nodes.of.push_back(std::int32_t(i / 2));
+    own.values.insert(own.values.end(), {double(100 * me + i), -double(i)});
+  }
+  const NodeVectors all = whole_vectors(control, own);
+  CHECK_ALL(all.columns == 2);
+  CHECK_ALL(all.unknowns == 2);
+  CHECK_ALL(all.nodes.count == control.size() * (control.size() + 1) / 2);
+  std::vector<std::int32_t> of;
+  Vector values;
+  for (Index r = 0; r < control.size(); ++r)
+    for (Index i = 0; i < 2 * (r + 1); ++i) {
+      of.push_back(std::int32_t(r * (r + 1) / 2 + i / 2));
+      values.insert(values.end(), {double(100 * r + i), -double(i)});
+    }
+  CHECK_ALL(all.nodes.of == of);
+  CHECK_ALL(all.values == values);
+}
+
 TEMPLATE_TEST_CASE("multigrid that keeps rigid body modes", "", BACKENDS) {
   using B = TestType;
   Context<B>* c = context<B>();
@@ -220,6 +244,8 @@ TEMPLATE_TEST_CASE("multigrid that keeps rigid body modes", "", BACKENDS) {
       CHECK_ALL(m.vectors == (what > 0 ? 3 : 0));
       CHECK_ALL(m.unknowns == (what > 0 ? 2 : 0));
       if (what > 0) CHECK_ALL(m.levels.size() >= 2);
+      const bool whole = world().size() > 1 && (what == 0 || std::is_same_v<B, Cuda>);
+      CHECK_ALL((m.whole > 0) == whole);
     };
     const CgSolution s = solve_system(*c, op, request, 1, b, x, progress, hooks);
     REQUIRE_ALL(s.results[0].reason == CgReason::rtol);

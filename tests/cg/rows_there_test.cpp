@@ -373,3 +373,50 @@ TEMPLATE_TEST_CASE("P' A P of rows that are there, over all ranks", "", BACKENDS
     CHECK_ALL(norm(minus(found, expected)) <= 1e-13 * (1 + norm(x)));
   }
 }
+
+TEMPLATE_TEST_CASE("all rows stand on each rank, and vectors between them and a rank's own", "",
+                   BACKENDS) {
+  using B = TestType;
+  Context<B>* c = context<B>();
+  if (!c) return;
+  const Stream<B>& lane = c->ahead;
+  const auto me = std::size_t(world().rank());
+  for (const Index n : {0, 1, 2, 7, 60, 400}) {
+    CAPTURE(n);
+    const std::vector<Index> first = parts(n);
+    const Index begin = first[me], end = first[me + 1];
+    Scratch<B> scratch;
+    const RowsThere<B> all = whole_rows(*c, mine_of<B>(lane, begin, end, first, matrix), scratch);
+    CHECK_ALL((all.first == std::vector<Index>{0, n}));
+    CHECK_ALL(all.needed.empty());
+    CHECK_ALL(all.rows.columns == n);
+    CHECK_ALL(all.rows.rows() == n);
+    CHECK_ALL(distance(lane, all, 0, matrix) == 0);
+    const Rows rows = here(lane, all.rows);
+    bool ascending = true;
+    for (Index i = 0; i < n; ++i)
+      for (Index e = rows.start[std::size_t(i)] + 1; e < rows.start[std::size_t(i) + 1]; ++e)
+        ascending = ascending && rows.column[std::size_t(e - 1)] < rows.column[std::size_t(e)];
+    CHECK_ALL(ascending);
+    // P of own rows times a whole vector.
+    const Index width = (n + 2) / 3 + 1;
+    const Entry bounded = [&](Index i, Index j) { return j < width ? prolongation(i, j) : 0.0; };
+    const auto p = Transfer<B>::of_whole(*c, mine_of<B>(lane, begin, end, parts(width), bounded),
+                                         false, scratch);
+    CHECK_ALL(!p.crosses());
+    CHECK_ALL(p.columns() == width);
+    CHECK_ALL(p.rows() == end - begin);
+    Operand<B> x = p.operand(*c);
+    const Vector numbers = random_vector(width, 8);
+    upload(lane, x.own(), numbers.data());
+    const SumSpace<B> space(lane);
+    const Buffer<double, B> q(end - begin), sums(2);
+    p.apply(*c, x, q.view(), sums.view(), space);
+    const Vector found = whole(get(lane, q), {begin, end - begin}, n);
+    Vector expected(std::size_t(n), 0.0);
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < width; ++j)
+        expected[std::size_t(i)] += bounded(i, j) * numbers[std::size_t(j)];
+    CHECK_ALL(norm(minus(found, expected)) <= 1e-13 * (1 + norm(numbers)));
+  }
+}

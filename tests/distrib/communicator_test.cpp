@@ -363,6 +363,24 @@ TEST_CASE("one rank's error is thrown on all, with its text and code") {
   REQUIRE_ALL(right);
 }
 
+TEST_CASE("what a rank throws while it is alone is thrown on all") {
+  const int last = world().size() - 1;
+  const Control alone = Control::alone();
+  bool right = false;
+  try {
+    collectively_alone(world(), [&] {
+      collectively(alone, [&] {
+        if (world().rank() == last) throw Error(Exit::outcome, "no; here; ask again");
+      });
+    });
+  } catch (const Error& e) {
+    right =
+        e.agreed() && e.code() == Exit::outcome && std::string(e.what()) == "no; here; ask again";
+  }
+  REQUIRE_ALL(right);
+  CHECK_ALL(collectively_alone(world(), [] { return 7; }) == 7);
+}
+
 TEST_CASE("host reductions and gathers") {
   const Index p = world().size(), r = world().rank();
   CHECK_ALL(world().reduce(r + 1, Reduce::sum) == p * (p + 1) / 2);

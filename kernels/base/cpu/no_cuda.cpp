@@ -27,6 +27,7 @@ DeviceInfo current_cuda_device() { return {}; }
 void see_one_device() {}
 void prepare_device(bool, bool) {}
 void prepare_products() {}
+void prepare_kernels(const std::vector<const char*>&) {}
 void end_preparations() {}
 void settle_device() noexcept {}
 std::string cuda_build_version() { return {}; }

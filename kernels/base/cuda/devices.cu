@@ -1,21 +1,14 @@
-// The devices of this host, what of CUDA is prepared beside the caller, and versions.
-#include <glob.h>
-
+// The devices of this host, and versions.
 #include <cctype>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "kernels/base/assumed.hpp"
 #include "kernels/base/cuda/runtime.cuh"
 #include "kernels/base/kept_memory.hpp"
-#include "kernels/base/preparations.hpp"
 #include "kernels/base/reserve.hpp"
-#include "kernels/base/timeline.hpp"
 
 namespace terrace {
 
@@ -82,71 +75,6 @@ DeviceInfo select_cuda_device(int ordinal) {
   const DeviceInfo info = current_cuda_device();
   detail::keep_of_device(info.memory_bytes / 8);
   return info;
-}
-
-namespace {
-/// Never freed: the program may end while they run.
-std::vector<std::thread>& preparations() {
-  static auto* const all = new std::vector<std::thread>;
-  return *all;
-}
-template <class F>
-void prepare(const char* what, const F& work) {
-  preparations().emplace_back([what, work] {
-    const Noted noted("device", what);
-    try {
-      work();
-    } catch (const Error&) {  // where it is used it is thrown again
-    }
-    cudaGetLastError();
-  });
-}
-}  // namespace
-
-void see_one_device() {
-  const auto some = [](const char* pattern) {
-    glob_t found{};
-    const bool any = glob(pattern, GLOB_NOSORT, nullptr, &found) == 0;
-    globfree(&found);
-    return any;
-  };
-  const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string all = seen ? seen : "0";
-  if (seen ? all.find(',') == all.npos : !some("/dev/nvidia[1-9]*")) return;
-  if (some("/proc/driver/nvidia/capabilities/gpu*/mig/gi*")) return;  // parts have other names
-  setenv("CUDA_VISIBLE_DEVICES", all.substr(0, all.find(',')).c_str(), 1);
-}
-
-void prepare_device(bool certain, bool products) {
-  prepare("CUDA", [certain] {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess && certain && count == 1) cudaSetDevice(0);
-  });
-  int driver = 0;  // 0: none, so there is no device; cuBLAS takes more than the rest of a start
-  if (products && cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0)
-    prepare("cuBLAS", [] { (void)cublasGetStatusString(CUBLAS_STATUS_SUCCESS); });
-}
-
-void prepare_products() {
-  int ordinal = 0;
-  check(cudaGetDevice(&ordinal));
-  prepare("first product", [ordinal] {
-    check(cudaSetDevice(ordinal));
-    const Stream<Cuda> stream;
-    constexpr int n = 1024, k = 256;
-    double* room = nullptr;  // not counted as the problem's
-    check(cudaMallocAsync(&room, sizeof(double) * n * (n + k), native(stream)));
-    const double one = 1.0, zero = 0.0;
-    check(cublasDgemm(cublas(stream), CUBLAS_OP_N, CUBLAS_OP_T, n, n, k, &one, room + n * n, n,
-                      room + n * n, n, &zero, room, n));
-    check(cudaFreeAsync(room, native(stream)));
-    check(cudaStreamSynchronize(native(stream)));
-  });
-}
-
-void end_preparations() {
-  for (std::thread& thread : preparations()) thread.join();
-  preparations().clear();
 }
 
 namespace {

@@ -35,4 +35,6 @@ void gather(const Stream<Cuda>& stream, View<const Index, Cuda> index,
   gather_numbers(stream, index, from, to);
 }
 
+TERRACE_PREPARED(base);
+
 }  // namespace terrace

@@ -301,4 +301,6 @@ std::vector<double> largest_of_columns(const Stream<Cuda>& stream, Index rows, I
   return most;
 }
 
+TERRACE_PREPARED(base);
+
 }  // namespace terrace

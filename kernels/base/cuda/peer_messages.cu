@@ -406,4 +406,6 @@ void combine_parts(const Stream<Cuda>& stream, Combine op, Combined type,
   check_launch();
 }
 
+TERRACE_PREPARED(base);
+
 }  // namespace terrace

@@ -26,7 +26,17 @@ inline void check_launch(std::source_location where = std::source_location::curr
 namespace detail {
 /// A device is bound: PinnedBuffers are page-locked.
 void pin_from_now();
+struct PreparedFile {
+  PreparedFile(const char* family, const void* kernel);
+};
 }  // namespace detail
+/// This file's kernels are among those that prepare_kernels({#family}) loads.
+#define TERRACE_PREPARED(family) TERRACE_PREPARED_AS(family, __COUNTER__)
+#define TERRACE_PREPARED_AS(family, number) TERRACE_PREPARED_NAMED(family, number)
+#define TERRACE_PREPARED_NAMED(family, number)             \
+  static __global__ void file_of_##family##_##number() {}  \
+  const detail::PreparedFile prepared_##family##_##number( \
+      #family, reinterpret_cast<const void*>(&file_of_##family##_##number))
 
 inline cudaStream_t native(const Stream<Cuda>& stream) {
   return static_cast<cudaStream_t>(stream.native());

@@ -124,6 +124,28 @@ void global_columns(const Stream<Cpu>& stream, View<const std::int32_t, Cpu> col
   });
 }
 template <>
+void global_rows(const Stream<Cpu>& stream, const CsrRows<Cpu>& a, NumberRange own,
+                 View<const Index, Cpu> needed, Index left, View<std::int32_t, Cpu> column,
+                 View<double, Cpu> value) {
+  stream.synchronize();
+  over_rows(a.rows(), [&](Index i) {
+    const std::int32_t *const from = a.column.data + a.start.data[i], *const to =
+                                                                          a.column.data +
+                                                                          a.start.data[i + 1];
+    const std::int32_t* const others = std::lower_bound(from, to, own.count);
+    const std::int32_t* const right = std::lower_bound(others, to, own.count + left);
+    Index e = a.start.data[i];
+    const auto put = [&](const std::int32_t* begin, const std::int32_t* end) {
+      for (const std::int32_t* c = begin; c != end; ++c, ++e) {
+        column.data[e] =
+            std::int32_t(*c < own.count ? own.first + *c : needed.data[*c - own.count]);
+        value.data[e] = a.value.data[c - a.column.data];
+      }
+    };
+    put(others, right), put(from, others), put(right, to);
+  });
+}
+template <>
 void row_sizes(const Stream<Cpu>& stream, View<const Index, Cpu> start, View<Index, Cpu> sizes) {
   stream.synchronize();
   over_rows(sizes.size, [&](Index i) { sizes.data[i] = start.data[i + 1] - start.data[i]; });

@@ -381,4 +381,6 @@ RowAggregates<Cuda> aggregate_rows(const Stream<Cuda>& stream, const CsrRows<Cud
   return result;
 }
 
+TERRACE_PREPARED(multigrid);
+
 }  // namespace terrace::cg

@@ -56,6 +56,19 @@ __device__ __forceinline__ void over_rows(Index rows, const F& f) {
   for (Index i = first_item() / width; i < rows; i += item_stride() / width) f(i, lanes);
 }
 
+/// The first of the entries [low, high) of a row whose column is not below j.
+__device__ __forceinline__ Index first_from(const CsrRows<Cuda>& m, Index low, Index high,
+                                            Index j) {
+  while (low < high) {
+    const Index middle = (low + high) / 2;
+    if (m.column.data[middle] < j)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 /// launch<width>(blocks), with lanes for rows of such a mean length.
 template <class Launch>
 void with_lanes(Index rows, Index entries, const Launch& launch) {

@@ -42,21 +42,9 @@ __device__ __forceinline__ bool is_own(Index rows, std::int32_t column) {
   return column >= 0 && column < rows;
 }
 
-/// The first of the entries [low, high) of a row whose column is not below j.
-__device__ __forceinline__ Index first_from(const CsrRows<Cuda>& m, Index low, Index high,
-                                            Index j) {
-  while (low < high) {
-    const Index middle = (low + high) / 2;
-    if (m.column.data[middle] < j)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
 /// A[i, j], zero where nothing is stored.
 __device__ __forceinline__ double stored(const CsrRows<Cuda>& m, Index i, std::int32_t j) {
-  const Index end = m.start.data[i + 1], at = first_from(m, m.start.data[i], end, j);
+  const Index end = m.start.data[i + 1], at = coarsening::first_from(m, m.start.data[i], end, j);
   return at < end && m.column.data[at] == j ? m.value.data[at] : 0.0;
 }
 
@@ -127,7 +115,8 @@ __global__ void nearness_kernel(CsrRows<Cuda> m, Index rows, Index step, Index* 
 /// Entries of row i in columns below the first own row.
 __device__ __forceinline__ Index left_of(const CsrRows<Cuda>& m, Index i) {
   const Index begin = m.start.data[i], end = m.start.data[i + 1];
-  return begin < end && m.column.data[begin] < 0 ? first_from(m, begin, end, 0) - begin : 0;
+  return begin < end && m.column.data[begin] < 0 ? coarsening::first_from(m, begin, end, 0) - begin
+                                                 : 0;
 }
 /// Numbers of outer entries, and 1 where there are some; zeros behind them, in [rows].
 __global__ void outer_counts_kernel(CsrRows<Cuda> m, Index rows, Index* outer, std::int32_t* has) {
@@ -137,7 +126,7 @@ __global__ void outer_counts_kernel(CsrRows<Cuda> m, Index rows, Index* outer, s
       const Index begin = m.start.data[i], end = m.start.data[i + 1];
       count = left_of(m, i);
       if (begin < end && m.column.data[end - 1] >= rows)
-        count += end - first_from(m, begin, end, rows);
+        count += end - coarsening::first_from(m, begin, end, rows);
     }
     outer[i] = count;
     has[i] = count > 0;
@@ -253,5 +242,7 @@ void pick_inner(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index from, 
         m, from, rows, inner_start.data, column.data, value.data);
   });
 }
+
+TERRACE_PREPARED(cg);
 
 }  // namespace terrace::cg

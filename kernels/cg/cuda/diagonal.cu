@@ -45,4 +45,6 @@ void fill(const Stream<Cuda>& stream, View<double, Cuda> v, double value) {
   check_launch();
 }
 
+TERRACE_PREPARED(cg);
+
 }  // namespace terrace::cg

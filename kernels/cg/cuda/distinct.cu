@@ -111,4 +111,6 @@ void locate(const Stream<Cuda>& stream, const DistinctNumbers<Cuda>& numbers, Nu
          numbers.before.data(), to.data);
 }
 
+TERRACE_PREPARED(multigrid);
+
 }  // namespace terrace::cg

@@ -107,6 +107,23 @@ __global__ void __launch_bounds__(block_threads)
     to[e] = c < own.count ? own.first + c : needed[c - own.count];
   }
 }
+template <int width>
+__global__ void __launch_bounds__(block_threads)
+    global_rows_kernel(CsrRows<Cuda> a, Index rows, NumberRange own,
+                       const Index* __restrict__ needed, Index left, std::int32_t* column,
+                       double* value) {
+  coarsening::over_rows<width>(rows, [&](Index i, const Lanes<width>& lanes) {
+    const Index from = a.start.data[i], to = a.start.data[i + 1];
+    const Index others = coarsening::first_from(a, from, to, own.count);
+    const Index right = coarsening::first_from(a, others, to, own.count + left);
+    for (Index e = from + lanes.lane; e < to; e += width) {
+      const std::int32_t c = a.column.data[e];
+      const Index place = e < others ? e + (right - others) : e < right ? e - (others - from) : e;
+      column[place] = std::int32_t(c < own.count ? own.first + c : needed[c - own.count]);
+      value[place] = a.value.data[e];
+    }
+  });
+}
 __global__ void __launch_bounds__(block_threads)
     sizes_kernel(View<const Index, Cuda> start, Index* sizes) {
   for (Index i = first_item(); i + 1 < start.size; i += item_stride())
@@ -223,6 +240,15 @@ void global_columns(const Stream<Cuda>& stream, View<const std::int32_t, Cuda> c
   launch(stream, column.size, global_kernel, column, own, needed.data, to.data);
 }
 template <>
+void global_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a, NumberRange own,
+                 View<const Index, Cuda> needed, Index left, View<std::int32_t, Cuda> column,
+                 View<double, Cuda> value) {
+  coarsening::with_lanes(a.rows(), a.column.size, [&]<int width>(unsigned blocks) {
+    global_rows_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
+        a, a.rows(), own, needed.data, left, column.data, value.data);
+  });
+}
+template <>
 void row_sizes(const Stream<Cuda>& stream, View<const Index, Cuda> start, View<Index, Cuda> sizes) {
   launch(stream, sizes.size, sizes_kernel, start, sizes.data);
 }
@@ -290,5 +316,7 @@ ListedRows<Cuda> sum_parts(const Stream<Cuda>& stream, const CsrRows<Cuda>& part
   stream.synchronize();
   return sums;
 }
+
+TERRACE_PREPARED(multigrid);
 
 }  // namespace terrace::cg

@@ -130,4 +130,6 @@ void chebyshev_correct(const Stream<Cuda>& stream, double factor, Index columns,
   check_launch();
 }
 
+TERRACE_PREPARED(multigrid);
+
 }  // namespace terrace::cg

@@ -229,4 +229,6 @@ bool multiply_short_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, con
   return true;
 }
 
+TERRACE_PREPARED(cg);
+
 }  // namespace terrace::cg

@@ -157,15 +157,8 @@ __global__ void __launch_bounds__(block_threads)
                   Index* start, double* value) {
   for (Index e = first_item(); e < entries; e += item_stride()) {
     const std::int32_t c = key[e];
-    Index low = p.start.data[row[e]], high = p.start.data[row[e] + 1] - 1;
-    while (low < high) {
-      const Index middle = (low + high) / 2;
-      if (p.column.data[middle] < c)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    value[e] = p.value.data[low];
+    const Index begin = p.start.data[row[e]], end = p.start.data[row[e] + 1];
+    value[e] = p.value.data[coarsening::first_from(p, begin, end - 1, c)];
     for (Index j = e > 0 ? key[e - 1] + 1 : 0; j <= c; ++j) start[j] = e;
     if (e == entries - 1)
       for (Index j = Index(c) + 1; j <= columns; ++j) start[j] = entries;
@@ -303,5 +296,7 @@ void fill_uniform(const Stream<Cuda>& stream, Word seed, Index first, Index colu
                   View<double, Cuda> v) {
   launch(stream, v.size, uniform_kernel, v, seed, first, columns);
 }
+
+TERRACE_PREPARED(multigrid);
 
 }  // namespace terrace::cg

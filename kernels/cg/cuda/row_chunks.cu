@@ -104,4 +104,6 @@ RowChunks<Cuda> chunks_of(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
   return cut;
 }
 
+TERRACE_PREPARED(multigrid);
+
 }  // namespace terrace::cg

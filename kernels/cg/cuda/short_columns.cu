@@ -155,4 +155,6 @@ ShortColumns<Cuda> short_columns(const Stream<Cuda>& stream, const CsrRows<Cuda>
   return made;
 }
 
+TERRACE_PREPARED(cg);
+
 }  // namespace terrace::cg

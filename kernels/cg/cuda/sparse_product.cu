@@ -427,4 +427,6 @@ std::optional<SparseRows<Cuda>> coarse_product(const Stream<Cuda>& stream, const
   return sparse_product<Cuda>(stream, t, ap, columns, scratch);
 }
 
+TERRACE_PREPARED(multigrid);
+
 }  // namespace terrace::cg

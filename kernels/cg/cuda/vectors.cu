@@ -103,4 +103,6 @@ void run(const Stream<Cuda>& stream, const CgPass<Cuda>& c, Index size, const F&
 
 TERRACE_VECTOR_PASSES(Cuda)
 
+TERRACE_PREPARED(cg);
+
 }  // namespace terrace::cg
