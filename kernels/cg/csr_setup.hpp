@@ -34,6 +34,43 @@ void find_asymmetry(const Stream<Cpu>&, const CsrRows<Cpu>&, Index first, Index 
                     View<const double, Cpu> diagonal, View<Index, Cpu> worst);
 void find_asymmetry(const Stream<Cuda>&, const CsrRows<Cuda>&, Index first, Index n,
                     View<const double, Cuda> diagonal, View<Index, Cuda> worst);
+/// Entries of other ranks' rows in own columns, each row by ascending columns, rows ascending within a
+/// rank: entries start[k] ... of row[k], an own row, which are in its columns of rank r for begin[r] <= k <
+/// begin[r + 1]. Rows and columns of the whole matrix, of which first[r] ... are rank r's; turned, so
+/// that row[k] is an entry's column.
+template <class B>
+struct CameEntries {
+  View<const Index, B> first, begin, start, row, column;
+  View<const double, B> value;
+};
+/// The entry in row j and own column i, zero where none came.
+template <class B>
+constexpr double came(const CameEntries<B>& c, Index i, Index j) {
+  const auto place = [](const Index* list, Index low, Index high, Index n) {
+    while (low < high) {
+      const Index middle = (low + high) / 2;
+      if (list[middle] < n)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  };
+  const Index rank = place(c.first.data, 0, c.first.size, j + 1) - 1;
+  const Index end = c.begin.data[rank + 1], k = place(c.row.data, c.begin.data[rank], end, i);
+  if (k == end || c.row.data[k] != i) return 0;
+  const Index last = c.start.data[k + 1], e = place(c.column.data, c.start.data[k], last, j);
+  return e < last && c.column.data[e] == j ? c.value.data[e] : 0;
+}
+/// As find_asymmetry(), of own rows that are listed, in columns of other ranks: `column`, of the whole
+/// matrix. diagonal[outer.row[k]] and diagonal[outer.column[e]] belong to an entry.
+void find_outer_asymmetry(const Stream<Cpu>&, const CsrRows<Cpu>& outer,
+                          View<const Index, Cpu> column, Index first, Index n,
+                          const double* diagonal, const CameEntries<Cpu>&, View<Index, Cpu> worst);
+void find_outer_asymmetry(const Stream<Cuda>&, const CsrRows<Cuda>& outer,
+                          View<const Index, Cuda> column, Index first, Index n,
+                          const double* diagonal, const CameEntries<Cuda>&,
+                          View<Index, Cuda> worst);
 /// near = { entries of a sample of rows, those within 16 columns of an entry of the row above }.
 void sample_nearness(const Stream<Cpu>&, const CsrRows<Cpu>&, View<Index, Cpu> near);
 void sample_nearness(const Stream<Cuda>&, const CsrRows<Cuda>&, View<Index, Cuda> near);

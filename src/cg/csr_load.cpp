@@ -182,16 +182,6 @@ Index CsrLoad<B>::asymmetry(const Context<B>& context) {
   return downloaded(context.ahead, worst.view()).front();
 }
 
-template <class B>
-double CsrLoad<B>::stored(const Context<B>& context, Index i, Index j) const {
-  const auto start = downloaded(context.ahead, part_.start.view().slice(i - rows_.first, 2));
-  const Index from = start[0];
-  const auto columns = downloaded(context.ahead, part_.column.view().slice(from, start[1] - from));
-  const auto at = std::lower_bound(columns.begin(), columns.end(), j - rows_.first);
-  if (at == columns.end() || *at != j - rows_.first) return 0;
-  return downloaded(context.ahead, part_.value.view().slice(from + (at - columns.begin()), 1))[0];
-}
-
 /// Rows move up in place, a piece at a time through a second place: a piece's own entries end where
 /// the next piece begins, or before.
 template <class B>
@@ -214,23 +204,20 @@ void CsrLoad<B>::close_up(const Context<B>& context, const Buffer<Index, B>& inn
 }
 
 template <class B>
-CsrOuter CsrLoad<B>::take_outer(const Context<B>& context) {
+OuterRows<B> CsrLoad<B>::take_outer(const Context<B>& context) {
   const Stream<B>& lane = context.ahead;
-  CsrOuter outer;
-  if (context.size() == 1) return outer;
-  Buffer<Index, B> inner_start(rows_.count + 1);
-  const OuterRows<B> taken = copy_outer(lane, part_.view(), inner_start.view());
-  if (taken.row.size() == 0) return outer;
-  outer.row = downloaded(lane, taken.row.view());
-  outer.start = downloaded(lane, taken.start.view());
-  outer.value = downloaded(lane, taken.value.view());
-  outer.column.reserve(outer.value.size());
-  for (const std::int32_t c : downloaded(lane, taken.column.view()))
-    outer.column.push_back(rows_.first + c);
-  close_up(context, inner_start);
-  part_.entries -= outer.start.back();
-  part_.start = std::move(inner_start);
-  return outer;
+  OuterRows<B> taken;
+  if (context.size() > 1) {
+    Buffer<Index, B> inner_start(rows_.count + 1);
+    taken = copy_outer(lane, part_.view(), inner_start.view());
+    if (taken.row.size() > 0) {
+      close_up(context, inner_start);
+      part_.entries -= taken.column.size();
+      part_.start = std::move(inner_start);
+    }
+  }
+  if (taken.start.size() == 0) taken.start = uploaded<Index, B>(lane, {0});
+  return taken;
 }
 
 template <class B>

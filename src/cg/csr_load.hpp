@@ -114,13 +114,6 @@ bool is_scattered(const Stream<B>& lane, const CsrRows<B>& rows);
 template <class B>
 CsrPart<B> part_of(const Stream<B>& lane, SparseRows<B>&& rows, bool scattered, Scratch<B>&);
 
-/// Entries whose columns are rows of other ranks, on the host, of the own rows that have some: start[k] ..
-/// start[k + 1] of own row row[k], columns counted in the whole matrix.
-struct CsrOuter {
-  std::vector<Index> row, start{0}, column;
-  std::vector<double> value;
-};
-
 /// Runs of rows, by where they begin and the last one ends, and their first entries: of at most `most`
 /// entries each, or of one row.
 struct Runs {
@@ -161,9 +154,8 @@ class CsrLoad {
   [[nodiscard]] Index asymmetry(const Context<B>& context);
   /// Own part; after asymmetry().
   [[nodiscard]] View<const double, B> diagonal() const { return diagonal_; }
-  [[nodiscard]] double stored(const Context<B>& context, Index i, Index j) const;  ///< both own
   /// Takes the entries in columns of other ranks out.
-  [[nodiscard]] CsrOuter take_outer(const Context<B>& context);
+  [[nodiscard]] OuterRows<B> take_outer(const Context<B>& context);
   /// What is left, ready for products.
   [[nodiscard]] CsrPart<B> take(const Context<B>& context);
 

@@ -1,109 +1,74 @@
 #include "src/cg/csr_symmetry.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
+#include <numeric>
 
 #include "distrib/agree.hpp"
-#include "distrib/deal.hpp"
-#include "kernels/base/parallel.hpp"
-#include "src/cg/operators.hpp"
+#include "src/cg/rows_there.hpp"
 
 namespace terrace::cg {
-
 namespace {
 
-/// Where own row `row` stands among those listed; -1: it has no entry in columns of other ranks.
-Index place_of_row(const CsrOuter& a, Index row) {
-  const auto at = std::lower_bound(a.row.begin(), a.row.end(), row);
-  return at != a.row.end() && *at == row ? at - a.row.begin() : -1;
-}
-double stored_at(const CsrOuter& a, Index place, Index column) {
-  const Index* const base = a.column.data();
-  const Index* const end = base + a.start[std::size_t(place) + 1];
-  const Index* const at = std::lower_bound(base + a.start[std::size_t(place)], end, column);
-  return at != end && *at == column ? a.value[std::size_t(at - base)] : 0.0;
+/// A row for each needed column, by own rows.
+template <class B>
+SparseRows<B> turned(const Stream<B>& lane, const Couplings<B>& a, Index own, Scratch<B>& scratch) {
+  std::vector<std::int32_t> places(a.needed.size());
+  std::iota(places.begin(), places.end(), 0);
+  const Buffer<std::int32_t, B> to = uploaded(lane, places);
+  const Buffer<std::int32_t, B> place(a.column.size);
+  copy(lane, place.view(), a.column);
+  renumber_columns<B>(lane, place.view(), own, to);
+  SparseRows<B> t =
+      transposed<B>(lane, {a.rows.start, place, a.rows.value, {}}, Index(a.needed.size()), scratch);
+  const Buffer<std::int32_t, B> row(a.rows.row.size);
+  locate<B>(lane, {}, {0, own}, a.rows.row, row.view());
+  renumber_columns<B>(lane, t.column.view(), 0, row);
+  lane.synchronize();
+  return t;
 }
 
 }  // namespace
 
-double stored(const CsrOuter& a, Index row, Index column) {
-  const Index place = place_of_row(a, row);
-  return place < 0 ? 0.0 : stored_at(a, place, column);
+template <class B>
+Index find_across(const Context<B>& context, const Couplings<B>& a, View<const double, B> diagonal,
+                  Index best) {
+  if (context.size() == 1) return best;
+  const Stream<B>& lane = context.ahead;
+  const ColumnNumbers number = columns_of(context.control, a.first, a.needed);
+  const Index left = a.halo.left();
+  Scratch<B> scratch;
+  SparseRows<B> mine;
+  Buffer<Index, B> column;          // of the whole matrix
+  Buffer<double, B> all_diagonals;  // as the halo wants them
+  collectively(context.control, [&] {
+    mine = turned(lane, a, number.own, scratch);
+    column = Buffer<Index, B>(a.column.size);
+    const Buffer<Index, B> needed = uploaded(lane, a.needed);
+    global_columns<B>(lane, a.column, {number.first, number.own}, needed, column.view());
+    all_diagonals = Buffer<double, B>(left + number.own + a.halo.right());
+    copy(lane, all_diagonals.view().slice(left, number.own), diagonal);
+    lane.synchronize();
+  });
+  double* const diagonals = all_diagonals.data() + left;
+  a.halo.exchange(context.comm, lane, diagonals);
+  std::vector<Index> bounds;
+  for (const Index end : a.first)
+    bounds.push_back(std::lower_bound(a.needed.begin(), a.needed.end(), end) - a.needed.begin());
+  const std::vector<Index> none;
+  const ArrivedRows<B> got =
+      exchanged(context, mine.view(), bounds, {number.own, number.first, none}, &a.needed, scratch);
+  return collectively(context.control, [&] {
+    const Buffer<Index, B> worst = uploaded<Index, B>(lane, {best});
+    const Buffer<Index, B> first = uploaded(lane, a.first), begin = uploaded(lane, got.begin);
+    find_outer_asymmetry(lane, a.rows, column.view(), number.first, a.first.back(), diagonals,
+                         {first, begin, got.start, got.row, got.column, got.value}, worst.view());
+    return downloaded(lane, View<const Index, B>(worst)).front();
+  });
 }
 
-namespace {
-
-struct Coupling {  // an entry as it travels to the owner of row `column`
-  Index row, column;
-  double value, diagonal;
-};
-
-double pair_scale(double a, double b) { return std::sqrt(std::fabs(a)) * std::sqrt(std::fabs(b)); }
-
-/// For each rank those in columns that are its rows. diagonal[k]: of row a.row[k].
-std::vector<std::vector<Coupling>> couplings(const std::vector<Index>& first, Index r0,
-                                             const CsrOuter& a,
-                                             const std::vector<double>& diagonal) {
-  std::vector<std::vector<Coupling>> to(first.size() - 1);
-  std::size_t r = 0;
-  for (std::size_t k = 0; k < a.row.size(); ++k)
-    for (Index e = a.start[k]; e < a.start[k + 1]; ++e) {
-      const Index column = a.column[std::size_t(e)];
-      if (column < first[r] || column >= first[r + 1]) r = std::size_t(owner_of(first, column));
-      if (to[r].empty()) to[r].reserve(a.column.size() / (to.size() - 1) + 1);
-      to[r].push_back({r0 + a.row[k], column, a.value[std::size_t(e)], diagonal[k]});
-    }
-  return to;
-}
-
-/// `best`, or i n + j of an earlier pair whose one entry arrived in `part`. own[k]: diagonal of row a.row[k].
-Index worst_of(const std::vector<Coupling>& part, const CsrOuter& a, Index r0, Index n,
-               const std::vector<double>& own, const Diagonal& diagonal, Index best) {
-  std::vector<Index> place(part.size()), unlisted;
-  parallel_ranges(Index(part.size()), 1024, [&](Index from, Index to) {
-    for (auto k = std::size_t(from); k < std::size_t(to); ++k)
-      place[k] = place_of_row(a, part[k].column - r0);
-  });
-  for (std::size_t k = 0; k < part.size(); ++k)
-    if (place[k] < 0) {
-      place[k] = -1 - Index(unlisted.size());
-      unlisted.push_back(part[k].column - r0);
-    }
-  const std::vector<double> others = diagonal(unlisted);
-  std::atomic<Index> worst{best};
-  parallel_ranges(Index(part.size()), 1024, [&](Index from, Index to) {
-    for (auto k = std::size_t(from); k < std::size_t(to); ++k) {
-      const Coupling& c = part[k];
-      const Index at = place[k];
-      const double there = at < 0 ? 0.0 : stored_at(a, at, c.row);
-      const double middle = at < 0 ? others[std::size_t(-1 - at)] : own[std::size_t(at)];
-      if (symmetric_pair(c.value, there, pair_scale(c.diagonal, middle))) continue;
-      const Index pair = std::min(c.row, c.column) * n + std::max(c.row, c.column);
-      for (Index seen = worst; pair < seen && !worst.compare_exchange_weak(seen, pair);) {
-      }
-    }
-  });
-  return worst;
-}
-
-}  // namespace
-
-Index find_across(const Control& control, const std::vector<Index>& first, const CsrOuter& a,
-                  const Diagonal& diagonal, Index best) {
-  if (control.size() == 1) return best;
-  const Index n = first.back(), r0 = first[std::size_t(control.rank())];
-  std::vector<double> own;  // diagonals of rows listed
-  auto in = collectively(control, [&] {
-    own = diagonal(a.row);
-    return couplings(first, r0, a, own);
-  });
-  in = deal(control, std::move(in));
-  collectively(control, [&] {
-    for (const std::vector<Coupling>& part : in)
-      best = worst_of(part, a, r0, n, own, diagonal, best);
-  });
-  return best;
-}
+#define TERRACE_INSTANTIATE(B) \
+  template Index find_across(const Context<B>&, const Couplings<B>&, View<const double, B>, Index);
+TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
+#undef TERRACE_INSTANTIATE
 
 }  // namespace terrace::cg

@@ -1,24 +1,28 @@
 // Symmetry of a CSR matrix across ranks: entries that couple two ranks are sent to the other one.
 #pragma once
-#include <functional>
 #include <limits>
 #include <vector>
 
-#include "src/cg/csr_load.hpp"
+#include "distrib/context.hpp"
+#include "distrib/halo.hpp"
+#include "kernels/cg/products.hpp"
 
 namespace terrace::cg {
 
 inline constexpr Index no_position = std::numeric_limits<Index>::max();
 
-/// Value of own row `row`, counted in the slice, in a column of another rank; zero where nothing is
-/// stored.
-double stored(const CsrOuter& a, Index row, Index column);
-
-/// The diagonal's entries of own rows, each counted in the slice.
-using Diagonal = std::function<std::vector<double>(const std::vector<Index>& rows)>;
+/// Entries of a rank in columns of others, where the matrix is.
+template <class B>
+struct Couplings {
+  const std::vector<Index>&first, &needed;  ///< as RankRows has them
+  const Halo<B>& halo;                      ///< of `needed`
+  CsrRows<B> rows;                          ///< columns from the own part of an operand
+  View<const std::int32_t, B> column;       ///< the same as RankRows numbers them
+};
 /// `best`, or i n + j of an earlier pair that couples this rank to another one and is not symmetric.
-/// Collective.
-Index find_across(const Control& control, const std::vector<Index>& first, const CsrOuter& a,
-                  const Diagonal& diagonal, Index best);
+/// `diagonal`: of own rows. Collective.
+template <class B>
+Index find_across(const Context<B>& context, const Couplings<B>& a, View<const double, B> diagonal,
+                  Index best);
 
 }  // namespace terrace::cg

@@ -246,18 +246,21 @@ class CsrOperator {
   void product(const Context<B>& context, bool heads, const Operand<B>& p, View<double, B> q,
                View<double, B> sums, const SumSpace<B>& space, const double* skip, bool absolute,
                const Meanwhile& meanwhile) const;
-  /// What stands at the earliest of the ranks' positions, i n + j of a pair; `inner`: an own row's
-  /// value in an own column.
-  [[nodiscard]] std::optional<Asymmetry> describe_pair(
-      const Control& control, const std::function<double(Index, Index)>& inner,
-      const CsrOuter& outer, Index mine) const;
-  [[nodiscard]] CsrOuter outer_entries(const Context<B>& context) const;
+  /// `best`, or i n + j of an earlier pair that couples ranks and is not symmetric; `diagonal`: own.
+  [[nodiscard]] Index find_across(const Context<B>& context, View<const double, B> diagonal,
+                                  Index best) const;
+  /// What stands at the earliest of the ranks' positions, i n + j of a pair.
+  [[nodiscard]] std::optional<Asymmetry> describe_pair(const Context<B>& context, Index mine) const;
+  [[nodiscard]] double stored(const Context<B>& context, Index i, Index j) const;  ///< row i is own
+  struct Outer;
+  [[nodiscard]] Outer outer_entries(const Context<B>& context) const;
   void deal_values(const Context<B>& context, const double* value);
   std::vector<Index> first_;
   Range rows_;
   Index nonzeros_ = 0;
   CsrPart<B> inner_, outer_;  // own columns; columns of other ranks, only rows that have some
   bool joined_ = false;       // inner_ has them all
+  Buffer<std::int32_t, B> outer_columns_;  // of outer_, as RankRows numbers them
   bool short_columns_sought_ = false, strips_sought_ = false;
   std::vector<Index> needed_;  // entries of p of other ranks
   Halo<B> halo_, halo_columns_;

@@ -62,32 +62,42 @@ void CsrSlice::normalise() {
 
 namespace {
 
-/// The columns named.
-DistinctNumbers<Cpu> number_halo(const CsrOuter& outer, Index own) {
-  DistinctNumbers<Cpu> needed = distinct_on_host(outer.column);
-  if (own + needed.ascending.size() > std::numeric_limits<std::int32_t>::max())
+/// The columns named; to[k] becomes the number of the k-th behind `own` ones.
+template <class B>
+std::vector<Index> number_needed(const Stream<B>& lane, const OuterRows<B>& outer, Range own,
+                                 View<std::int32_t, B> to) {
+  Scratch<B> scratch;
+  const Buffer<Index, B> column(outer.column.size());
+  const Index all = std::numeric_limits<Index>::max();
+  global_columns<B>(lane, outer.column, {own.first, all}, {}, column.view());
+  const NumberRange range{own.first, own.count};
+  const DistinctNumbers<B> needed = distinct_numbers<B>(lane, {column}, range, scratch);
+  if (own.count + needed.ascending.size() > std::numeric_limits<std::int32_t>::max())
     throw Error(Exit::resources,
                 "more than 2^31 rows and halo entries on one rank; in the CSR matrix; use more "
                 "ranks");
-  return needed;
+  locate<B>(lane, needed, range, column, to);
+  return downloaded(lane, needed.ascending.view());
 }
 
-/// Entries in columns of other ranks, to the backend: columns numbered from the own part of p.
+/// Entries in columns of other ranks: columns numbered from the own part of p.
 template <class B>
-CsrPart<B> place_outer(const Stream<B>& lane, const CsrOuter& outer, Range own,
-                       const DistinctNumbers<Cpu>& needed, Index left) {
-  std::vector<std::int32_t> column(outer.column.size());
-  for (std::size_t e = 0; e < column.size(); ++e) {
-    const Index c = outer.column[e];
-    column[e] = std::int32_t(place_of(needed, c) - left + (c < own.first ? 0 : own.count));
-  }
+CsrPart<B> place_outer(const Stream<B>& lane, OuterRows<B>&& outer, Index own, Index needed,
+                       Index left, View<const std::int32_t, B> columns) {
+  std::vector<std::int32_t> places;
+  for (Index k = 0; k < needed; ++k)
+    places.push_back(std::int32_t(k < left ? k - left : own + k - left));
+  const Buffer<std::int32_t, B> to = uploaded(lane, places);
   CsrPart<B> part;
-  part.start = uploaded<Index, B>(lane, outer.start);
-  part.row = uploaded<Index, B>(lane, outer.row);
-  part.column = uploaded<std::int32_t, B>(lane, column);
-  part.value = uploaded<double, B>(lane, outer.value);
-  part.entries = outer.start.back();
+  part.start = std::move(outer.start);
+  part.row = std::move(outer.row);
+  part.column = std::move(outer.column);
+  part.value = std::move(outer.value);
+  part.entries = part.column.size();
+  copy(lane, part.column.view(), columns);
+  renumber_columns<B>(lane, part.column.view(), own, to);
   part.prepare(lane);
+  lane.synchronize();
   return part;
 }
 
@@ -134,31 +144,31 @@ template <class B>
 CsrOperator<B>::CsrOperator(const Context<B>& context, CsrLoad<B>&& from, bool judged)
     : first_(from.first()), rows_(from.rows()) {
   const Control& control = context.control;
-  CsrOuter outer;
-  DistinctNumbers<Cpu> needed;
+  OuterRows<B> outer;
   Index worst = no_position;
   const Index entries = from.entries();
   collectively(control, [&] {
     if (!judged) worst = from.asymmetry(context);
     outer = from.take_outer(context);
-    needed = number_halo(outer, rows_.count);
-    needed_ = downloaded(Stream<Cpu>(), needed.ascending.view());
+    outer_columns_ = Buffer<std::int32_t, B>(outer.column.size());
+    if (context.size() > 1)
+      needed_ = number_needed(context.ahead, outer, rows_, outer_columns_.view());
   });
   nonzeros_ = control.reduce(entries, Reduce::sum);
-  if (!judged)
-    asymmetry_ = describe_pair(
-        control, [&](Index i, Index j) { return from.stored(context, i, j); }, outer,
-        find_across(
-            control, first_, outer,
-            [&](const std::vector<Index>& rows) {
-              return downloaded(context.ahead, from.diagonal(), rows);
-            },
-            worst));
   halo_ = Halo<B>(control, context.ahead, first_, needed_);
   collectively(control, [&] {
     inner_ = from.take(context);
-    outer_ = place_outer(context.ahead, outer, rows_, needed, halo_.left());
+    outer_ = place_outer<B>(context.ahead, std::move(outer), rows_.count, Index(needed_.size()),
+                            halo_.left(), outer_columns_);
   });
+  if (!judged) asymmetry_ = describe_pair(context, find_across(context, from.diagonal(), worst));
+}
+
+template <class B>
+Index CsrOperator<B>::find_across(const Context<B>& context, View<const double, B> diagonal,
+                                  Index best) const {
+  return cg::find_across<B>(context, {first_, needed_, halo_, outer_.view(), outer_columns_},
+                            diagonal, best);
 }
 
 template <class B>

@@ -7,17 +7,24 @@
 #include "src/cg/operators.hpp"
 
 namespace terrace::cg {
-/// The outer entries on the host again.
+/// Entries in columns of other ranks, on the host: start[k] .. start[k + 1] of own row row[k], columns
+/// counted in the whole matrix.
 template <class B>
-CsrOuter CsrOperator<B>::outer_entries(const Context<B>& context) const {
-  CsrOuter outer;
+struct CsrOperator<B>::Outer {
+  std::vector<Index> row, start{0}, column;
+  std::vector<double> value;
+};
+
+template <class B>
+typename CsrOperator<B>::Outer CsrOperator<B>::outer_entries(const Context<B>& context) const {
+  Outer outer;
   if (outer_.entries == 0) return outer;
   const CsrRows<B> part = outer_.view();
   outer.start = downloaded(context.ahead, part.start);
   outer.row = downloaded(context.ahead, part.row);
-  const Index left = halo_.left();
-  for (const Index c : downloaded(context.ahead, part.column))
-    outer.column.push_back(needed_[std::size_t(c + left - (c < 0 ? 0 : rows_.count))]);
+  for (const std::int32_t c :
+       downloaded(context.ahead, View<const std::int32_t, B>(outer_columns_)))
+    outer.column.push_back(needed_[std::size_t(c - rows_.count)]);
   outer.value = downloaded(context.ahead, View<const double, B>(outer_.values()));
   return outer;
 }
@@ -82,7 +89,7 @@ CsrSlice RankRows::slice(int rank) const {
 template <class B>
 void CsrOperator<B>::deal_values(const Context<B>& context, const double* value) {
   const Stream<B>& lane = context.ahead;
-  CsrOuter outer = outer_entries(context);
+  Outer outer = outer_entries(context);
   if (outer.row.empty()) {
     upload(lane, inner_.values(), value);
     return lane.synchronize();
@@ -112,7 +119,6 @@ template <class B>
 void CsrOperator<B>::put_values(const Context<B>& context, const double* value) {
   const Stream<B>& lane = context.ahead;
   Index worst = no_position;
-  CsrOuter outer;
   Buffer<double, B> diagonal;
   collectively(context.control, [&] {
     deal_values(context, value);
@@ -122,36 +128,44 @@ void CsrOperator<B>::put_values(const Context<B>& context, const double* value) 
     upload(lane, first_pair.view(), &worst);
     find_asymmetry(lane, inner_.view(), rows_.first, n(), diagonal.view(), first_pair.view());
     worst = downloaded(lane, first_pair.view()).front();
-    outer = outer_entries(context);
   });
   scale = {};
-  const auto own = [&](Index i, Index j) {
-    const CsrRows<B> a = inner_.view();
-    const auto bounds = downloaded(lane, a.start.slice(i - rows_.first, 2));
-    const auto columns = downloaded(lane, a.column.slice(bounds[0], bounds[1] - bounds[0]));
-    const auto at = std::lower_bound(columns.begin(), columns.end(), j - rows_.first);
-    if (at == columns.end() || *at != j - rows_.first) return 0.0;
-    return downloaded(lane, a.value.slice(bounds[0] + (at - columns.begin()), 1)).front();
-  };
-  const auto diagonal_at = [&](const std::vector<Index>& rows) {
-    return downloaded(lane, View<const double, B>(diagonal), rows);
-  };
-  asymmetry_ = describe_pair(context.control, own, outer,
-                             find_across(context.control, first_, outer, diagonal_at, worst));
+  asymmetry_ = describe_pair(context, find_across(context, diagonal, worst));
 }
 
-/// What stands at the earliest of the ranks' positions, i n + j of a pair.
 template <class B>
-std::optional<Asymmetry> CsrOperator<B>::describe_pair(
-    const Control& control, const std::function<double(Index, Index)>& inner, const CsrOuter& outer,
-    Index mine) const {
+double CsrOperator<B>::stored(const Context<B>& context, Index i, Index j) const {
+  const Stream<B>& lane = context.ahead;
+  const auto in_row = [&](Index from, Index end, const auto& columns, Index column,
+                          View<const double, B> values) {
+    const auto at = std::lower_bound(columns.begin() + from, columns.begin() + end, column);
+    if (at == columns.begin() + end || *at != column) return 0.0;
+    return downloaded(lane, values.slice(at - columns.begin(), 1)).front();
+  };
+  if (j >= rows_.first && j < rows_.end()) {
+    const CsrRows<B> a = inner_.view();
+    const auto bounds = downloaded(lane, a.start.slice(i - rows_.first, 2));
+    const Index count = bounds[1] - bounds[0];
+    return in_row(0, count, downloaded(lane, a.column.slice(bounds[0], count)), j - rows_.first,
+                  a.value.slice(bounds[0], count));
+  }
+  const Outer outer = outer_entries(context);
+  const auto row = std::lower_bound(outer.row.begin(), outer.row.end(), i - rows_.first);
+  if (row == outer.row.end() || *row != i - rows_.first) return 0;
+  const auto k = std::size_t(row - outer.row.begin());
+  return in_row(outer.start[k], outer.start[k + 1], outer.column, j, outer_.view().value);
+}
+
+template <class B>
+std::optional<Asymmetry> CsrOperator<B>::describe_pair(const Context<B>& context,
+                                                       Index mine) const {
+  const Control& control = context.control;
   const Index found = control.reduce(mine, Reduce::min);
   if (found == no_position) return {};
   Asymmetry result{found / n(), found % n(), 0, 0};
-  const auto is_own = [&](Index i) { return i >= rows_.first && i < rows_.end(); };
   const auto value = [&](Index i, Index j) {
-    double here = 0;
-    if (is_own(i)) here = is_own(j) ? inner(i, j) : stored(outer, i - rows_.first, j);
+    const bool own = i >= rows_.first && i < rows_.end();
+    const double here = collectively(control, [&] { return own ? stored(context, i, j) : 0.0; });
     return control.reduce(here, Reduce::sum);
   };
   result.value = value(result.row, result.column);
@@ -162,8 +176,7 @@ std::optional<Asymmetry> CsrOperator<B>::describe_pair(
 #define TERRACE_INSTANTIATE(B)                                                \
   template void CsrOperator<B>::put_values(const Context<B>&, const double*); \
   template RankRows CsrOperator<B>::all_rows(const Context<B>&) const;        \
-  template std::optional<Asymmetry> CsrOperator<B>::describe_pair(            \
-      const Control&, const std::function<double(Index, Index)>&, const CsrOuter&, Index) const;
+  template std::optional<Asymmetry> CsrOperator<B>::describe_pair(const Context<B>&, Index) const;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

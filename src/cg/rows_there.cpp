@@ -21,85 +21,6 @@ void renumber(const Stream<B>& lane, View<std::int32_t, B> column, Index own,
   lane.synchronize();
 }
 
-/// Rows of several ranks, in the order of the ranks; columns of the whole matrix.
-template <class B>
-struct ArrivedRows {
-  Buffer<Index, B> start, column, row;  // row: as the sender numbered it, if it did
-  Buffer<double, B> value;
-  [[nodiscard]] Index rows() const { return start.size() - 1; }
-};
-/// Rows bounds[r] ... bounds[r + 1] - 1 of `a` go to rank r; `row`: their numbers, from row bounds[0] on, or
-/// null. The hosts tell one another how many; the rest goes from backend to backend. Collective.
-template <class B>
-ArrivedRows<B> exchanged(const Context<B>& context, const CsrRows<B>& a,
-                         const std::vector<Index>& bounds, const ColumnNumbers& number,
-                         const std::vector<Index>* row, Scratch<B>& scratch) {
-  const Stream<B>& lane = context.ahead;
-  const auto ranks = at(context.size());
-  struct Message {
-    Index rows = 0, entries = 0;
-  };
-  std::vector<std::vector<Message>> sent(ranks);
-  Buffer<Index, B> sizes, column, listed;
-  Index begin = 0;  // the first entry
-  collectively(context.control, [&] {
-    const auto entry = [&](Index i) { return downloaded(lane, a.start.slice(i, 1)).front(); };
-    Index from = begin = entry(bounds.front());
-    for (std::size_t r = 0; r < ranks; ++r) {
-      if (bounds[r + 1] == bounds[r]) continue;
-      const Index to = entry(bounds[r + 1]);
-      sent[r] = {{bounds[r + 1] - bounds[r], to - from}};
-      from = to;
-    }
-    sizes = Buffer<Index, B>(bounds.back() - bounds.front());
-    row_sizes<B>(lane, a.start.slice(bounds.front(), sizes.size() + 1), sizes.view());
-    column = Buffer<Index, B>(from - begin);
-    const Buffer<Index, B> needed = uploaded(lane, number.needed);
-    global_columns<B>(lane, a.column.slice(begin, column.size()), {number.first, number.own},
-                      needed, column.view());
-    if (row) listed = uploaded(lane, *row);
-    lane.synchronize();
-  });
-  const std::vector<std::vector<Message>> come = deal(context.control, sent);
-  ArrivedRows<B> all;
-  collectively(context.control, [&] {
-    Message sum;
-    for (const auto& part : come)
-      for (const Message& m : part) sum.rows += m.rows, sum.entries += m.entries;
-    all.start = Buffer<Index, B>(sum.rows + 1);
-    all.column = Buffer<Index, B>(sum.entries);
-    all.value = Buffer<double, B>(sum.entries);
-    if (row) all.row = Buffer<Index, B>(sum.rows);
-  });
-  std::vector<Piece> out, in;
-  const auto add = [](std::vector<Piece>& pieces, std::size_t r, auto* data, Index first,
-                      Index count) {
-    using T = std::remove_const_t<std::remove_pointer_t<decltype(data)>>;
-    if (count > 0)
-      pieces.push_back({int(r), const_cast<T*>(data) + first, count * Index(sizeof(T))});
-  };
-  const auto pieces = [&](std::vector<Piece>& to, const auto& messages, const Index* size,
-                          const Index* columns, const double* value, const Index* number_of) {
-    Message done;
-    for (std::size_t r = 0; r < ranks; ++r)
-      for (const Message& m : messages[r]) {
-        add(to, r, size, done.rows, m.rows);
-        add(to, r, columns, done.entries, m.entries);
-        add(to, r, value, done.entries, m.entries);
-        if (row) add(to, r, number_of, done.rows, m.rows);
-        done.rows += m.rows, done.entries += m.entries;
-      }
-  };
-  pieces(out, sent, sizes.data(), column.data(), a.value.data + begin, listed.data());
-  pieces(in, come, all.start.data(), all.column.data(), all.value.data(), all.row.data());
-  context.comm.exchange(lane, out, in);
-  collectively(context.control, [&] {
-    sizes_to_starts<B>(lane, all.start.view(), 0, scratch);
-    lane.synchronize();
-  });
-  return all;
-}
-
 /// Columns of other ranks: those that were needed before, and those that arrived; what to make of them.
 template <class B>
 struct MoreColumns {
@@ -144,6 +65,79 @@ void sort_rows(HostRows& a) {
   });
 }
 }  // namespace
+
+template <class B>
+ArrivedRows<B> exchanged(const Context<B>& context, const CsrRows<B>& a,
+                         const std::vector<Index>& bounds, const ColumnNumbers& number,
+                         const std::vector<Index>* row, Scratch<B>& scratch) {
+  const Stream<B>& lane = context.ahead;
+  const auto ranks = at(context.size());
+  struct Message {
+    Index rows = 0, entries = 0;
+  };
+  std::vector<std::vector<Message>> sent(ranks);
+  Buffer<Index, B> sizes, column, listed;
+  Index begin = 0;  // the first entry
+  collectively(context.control, [&] {
+    const auto entry = [&](Index i) { return downloaded(lane, a.start.slice(i, 1)).front(); };
+    Index from = begin = entry(bounds.front());
+    for (std::size_t r = 0; r < ranks; ++r) {
+      if (bounds[r + 1] == bounds[r]) continue;
+      const Index to = entry(bounds[r + 1]);
+      sent[r] = {{bounds[r + 1] - bounds[r], to - from}};
+      from = to;
+    }
+    sizes = Buffer<Index, B>(bounds.back() - bounds.front());
+    row_sizes<B>(lane, a.start.slice(bounds.front(), sizes.size() + 1), sizes.view());
+    column = Buffer<Index, B>(from - begin);
+    const Buffer<Index, B> needed = uploaded(lane, number.needed);
+    global_columns<B>(lane, a.column.slice(begin, column.size()), {number.first, number.own},
+                      needed, column.view());
+    if (row) listed = uploaded(lane, *row);
+    lane.synchronize();
+  });
+  const std::vector<std::vector<Message>> come = deal(context.control, sent);
+  ArrivedRows<B> all;
+  collectively(context.control, [&] {
+    Message sum;
+    all.begin.push_back(0);
+    for (const auto& part : come) {
+      for (const Message& m : part) sum.rows += m.rows, sum.entries += m.entries;
+      all.begin.push_back(sum.rows);
+    }
+    all.start = Buffer<Index, B>(sum.rows + 1);
+    all.column = Buffer<Index, B>(sum.entries);
+    all.value = Buffer<double, B>(sum.entries);
+    if (row) all.row = Buffer<Index, B>(sum.rows);
+  });
+  std::vector<Piece> out, in;
+  const auto add = [](std::vector<Piece>& pieces, std::size_t r, auto* data, Index first,
+                      Index count) {
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(data)>>;
+    if (count > 0)
+      pieces.push_back({int(r), const_cast<T*>(data) + first, count * Index(sizeof(T))});
+  };
+  const auto pieces = [&](std::vector<Piece>& to, const auto& messages, const Index* size,
+                          const Index* columns, const double* value, const Index* number_of) {
+    Message done;
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (const Message& m : messages[r]) {
+        add(to, r, size, done.rows, m.rows);
+        add(to, r, columns, done.entries, m.entries);
+        add(to, r, value, done.entries, m.entries);
+        if (row) add(to, r, number_of, done.rows, m.rows);
+        done.rows += m.rows, done.entries += m.entries;
+      }
+  };
+  pieces(out, sent, sizes.data(), column.data(), a.value.data + begin, listed.data());
+  pieces(in, come, all.start.data(), all.column.data(), all.value.data(), all.row.data());
+  context.comm.exchange(lane, out, in);
+  collectively(context.control, [&] {
+    sizes_to_starts<B>(lane, all.start.view(), 0, scratch);
+    lane.synchronize();
+  });
+  return all;
+}
 
 template <class B>
 RowsThere<B> uploaded_rows(const Stream<B>& lane, RankRows&& a) {
@@ -350,10 +344,7 @@ RowsThere<B> CsrOperator<B>::rows_there(const Context<B>& context) const {
   const Stream<B>& lane = context.ahead;
   return collectively(context.control, [&] {
     CsrRows<B> outer = outer_.view();
-    std::vector<std::int32_t> column = downloaded(lane, outer.column);
-    for (std::int32_t& c : column) c += std::int32_t(halo_.left() + (c < 0 ? rows_.count : 0));
-    const Buffer<std::int32_t, B> renumbered = uploaded(lane, column);
-    outer.column = renumbered;
+    outer.column = outer_columns_;
     Scratch<B> scratch;
     return RowsThere<B>{
         first_, needed_,
@@ -384,6 +375,9 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool sca
   template CsrPart<B> take_part(const Stream<B>&, RowsThere<B>&, Index, Index, bool, bool,     \
                                 Scratch<B>&);                                                  \
   template CsrPart<B> take_whole(const Stream<B>&, RowsThere<B>&, int, bool, Scratch<B>&);     \
+  template ArrivedRows<B> exchanged(const Context<B>&, const CsrRows<B>&,                      \
+                                    const std::vector<Index>&, const ColumnNumbers&,           \
+                                    const std::vector<Index>*, Scratch<B>&);                   \
   template void drop_unused(const Stream<B>&, RowsThere<B>&, Index);                           \
   template class AskedRows<B>;                                                                 \
   template Buffer<double, B> AskedRows<B>::joined(const Context<B>&, const Buffer<double, B>&) \

@@ -3,6 +3,7 @@
 // ranks' parts.
 #pragma once
 #include "kernels/cg/joined_rows.hpp"
+#include "src/cg/coarse_rows.hpp"
 #include "src/cg/operators.hpp"
 
 namespace terrace::cg {
@@ -46,6 +47,21 @@ class AskedRows {
   // Of each rank where its rows begin, among those and among the needed ones.
   std::vector<Index> bounds_{0}, wanted_;
 };
+
+/// Rows of several ranks, in the order of the ranks; columns of the whole matrix.
+template <class B>
+struct ArrivedRows {
+  Buffer<Index, B> start, column, row;  ///< row: as the sender numbered it, if it did
+  Buffer<double, B> value;
+  std::vector<Index> begin;  ///< of each rank, where its rows begin, and the end
+  [[nodiscard]] Index rows() const { return start.size() - 1; }
+};
+/// Rows bounds[r] ... bounds[r + 1] - 1 of `a` go to rank r; `row`: their numbers, from row bounds[0] on, or
+/// null. The hosts tell one another how many; the rest goes from backend to backend. Collective.
+template <class B>
+ArrivedRows<B> exchanged(const Context<B>& context, const CsrRows<B>& a,
+                         const std::vector<Index>& bounds, const ColumnNumbers& number,
+                         const std::vector<Index>* row, Scratch<B>& scratch);
 
 /// Sums over the ranks of `t`, whose rows are own ones and `needed_rows` of others; t.first and t.needed
 /// are of its columns. In the order of the ranks. Collective.

@@ -391,8 +391,10 @@ TEMPLATE_TEST_CASE("all rows stand on each rank, and vectors between them and a 
     CHECK_ALL(all.needed.empty());
     CHECK_ALL(all.rows.columns == n);
     CHECK_ALL(all.rows.rows() == n);
-    CHECK_ALL(distance(lane, all, 0, matrix) == 0);
     const Rows rows = here(lane, all.rows);
+    std::vector<Index> one(first.size(), 0);  // rows of this rank
+    std::fill(one.begin() + world().rank() + 1, one.end(), n);
+    CHECK_ALL(distance(lane, RowsThere<B>{one, {}, there(lane, rows)}, 0, matrix) == 0);
     bool ascending = true;
     for (Index i = 0; i < n; ++i)
       for (Index e = rows.start[std::size_t(i)] + 1; e < rows.start[std::size_t(i) + 1]; ++e)

@@ -18,6 +18,13 @@ void add(Index& total, Index some) {
 
 bool is_own(const CsrRows<Cpu>& m, std::int32_t column) { return column >= 0 && column < m.rows(); }
 
+/// best = min(best, mine), from several threads.
+void lower(Index& best, Index mine) {
+  std::atomic_ref shared(best);
+  for (Index seen = shared; mine < seen && !shared.compare_exchange_weak(seen, mine);) {
+  }
+}
+
 /// A[i, j], zero where nothing is stored.
 double stored(const CsrRows<Cpu>& m, Index i, std::int32_t j) {
   const std::int32_t* const base = m.column.data;
@@ -88,9 +95,29 @@ void find_asymmetry(const Stream<Cpu>& stream, const CsrRows<Cpu>& m, Index firs
             mine =
                 std::min(mine, (first + std::min<Index>(i, j)) * n + first + std::max<Index>(i, j));
         }
-      std::atomic_ref best(worst.data[0]);
-      for (Index seen = best; mine < seen && !best.compare_exchange_weak(seen, mine);) {
+      lower(worst.data[0], mine);
+    });
+  });
+}
+
+void find_outer_asymmetry(const Stream<Cpu>& stream, const CsrRows<Cpu>& outer,
+                          View<const Index, Cpu> column, Index first, Index n,
+                          const double* diagonal, const CameEntries<Cpu>& others,
+                          View<Index, Cpu> worst) {
+  stream.run([=] {
+    parallel_ranges(outer.rows(), row_grain, [&](Index begin, Index end) {
+      Index mine = std::numeric_limits<Index>::max();
+      for (Index k = begin; k < end; ++k) {
+        const Index own = outer.row.data[k], i = first + own;
+        for (Index e = outer.start.data[k]; e < outer.start.data[k + 1]; ++e) {
+          const Index j = column.data[e];
+          const double scale = std::sqrt(std::fabs(diagonal[own])) *
+                               std::sqrt(std::fabs(diagonal[outer.column.data[e]]));
+          if (!symmetric_pair(outer.value.data[e], came(others, i, j), scale))
+            mine = std::min(mine, std::min(i, j) * n + std::max(i, j));
+        }
       }
+      lower(worst.data[0], mine);
     });
   });
 }

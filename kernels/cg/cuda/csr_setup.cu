@@ -95,6 +95,24 @@ __global__ void asymmetry_kernel(CsrRows<Cuda> m, Index rows, Index first, Index
   });
 }
 
+/// One thread per row: most have few entries.
+__global__ void outer_asymmetry_kernel(CsrRows<Cuda> outer, Index rows,
+                                       View<const Index, Cuda> column, Index first, Index n,
+                                       const double* diagonal, CameEntries<Cuda> others,
+                                       Index* worst) {
+  for (Index k = first_item(); k < rows; k += item_stride()) {
+    const Index own = outer.row.data[k], i = first + own;
+    for (Index e = outer.start.data[k]; e < outer.start.data[k + 1]; ++e) {
+      const Index j = column.data[e];
+      const double here = outer.value.data[e], there = came(others, i, j);
+      if (here == there) continue;
+      const double scale = sqrt(fabs(diagonal[own])) * sqrt(fabs(diagonal[outer.column.data[e]]));
+      if (!symmetric_pair(here, there, scale))
+        atomicMin(reinterpret_cast<long long*>(worst), (long long)(i < j ? i * n + j : j * n + i));
+    }
+  }
+}
+
 /// One thread per sampled row.
 __global__ void nearness_kernel(CsrRows<Cuda> m, Index rows, Index step, Index* near) {
   constexpr Index close = 16;
@@ -200,6 +218,14 @@ void find_asymmetry(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index fi
     asymmetry_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         m, m.rows(), first, n, diagonal.data, worst.data);
   });
+}
+
+void find_outer_asymmetry(const Stream<Cuda>& stream, const CsrRows<Cuda>& outer,
+                          View<const Index, Cuda> column, Index first, Index n,
+                          const double* diagonal, const CameEntries<Cuda>& others,
+                          View<Index, Cuda> worst) {
+  coarsening::launch(stream, outer.rows(), outer_asymmetry_kernel, outer, outer.rows(), column,
+                     first, n, diagonal, others, worst.data);
 }
 
 void sample_nearness(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<Index, Cuda> near) {
