@@ -19,14 +19,14 @@ struct DistinctNumbers {
   Buffer<Index, B> before;  ///< of each word of bits, how many are set in those before it
   Buffer<Index, B> ascending{};
 };
-/// Those of the lists that are not in `without`. 8 bytes a number, a bit for each from the least to the
+/// Those of the lists that are not in `without`; -1 stands for none. 8 bytes a number, a bit for each from the least to the
 /// largest. Waits.
 template <class B>
 DistinctNumbers<B> distinct_numbers(const Stream<B>&,
                                     const std::vector<View<const Index, B>>& lists,
                                     NumberRange without, Scratch<B>&);
 /// to[k]: from[k] - own.first of an own number; of others own.count and the place in numbers.ascending,
-/// where they must be. Does not wait.
+/// where they must be; -1 stays. Does not wait.
 template <class B>
 void locate(const Stream<B>&, const DistinctNumbers<B>& numbers, NumberRange own,
             View<const Index, B> from, View<std::int32_t, B> to);

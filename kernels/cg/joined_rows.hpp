@@ -34,6 +34,9 @@ template <class B>
 void global_columns(const Stream<B>&, View<const std::int32_t, B> column, NumberRange own,
                     View<const Index, B> needed, View<Index, B> to);
 
+/// to[k] = from[k] + by; -1 stays. Does not wait.
+template <class B>
+void shift_numbers(const Stream<B>&, View<const std::int32_t, B> from, Index by, View<Index, B> to);
 /// Entries of a with columns of the whole matrix, by ascending columns: those in front of the own ones are
 /// needed[0] ... needed[left - 1]. Does not wait.
 template <class B>

@@ -39,12 +39,6 @@ void download_by_threads(const Stream<B>& lane, T* to, View<const T, B> from) {
   io::download_plain<T, B>(lane, to, from, io::Copies::of<B>(from.size * Index(sizeof(T))));
 }
 
-/// With all of the numbers.
-inline DistinctNumbers<Cpu> distinct_on_host(const std::vector<Index>& numbers) {
-  Scratch<Cpu> none;
-  return distinct_numbers<Cpu>(Stream<Cpu>(), {{numbers.data(), Index(numbers.size())}}, {}, none);
-}
-
 /// from[index[k]] of each k, on the host. Waits.
 template <class T, class B>
 std::vector<T> downloaded(const Stream<B>& lane, View<const T, B> from,

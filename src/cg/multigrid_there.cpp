@@ -119,21 +119,20 @@ struct Multigrid<B>::LevelThere {
   /// The aggregates of other ranks' rows that are columns of A.
   void reach(const Pattern& pattern) {
     const RowAggregates<B>& found = pattern.there;
-    of = asked.joined(context, found.of);  // as their owners count
+    const Index rows = found.of.size(), first = pattern.first[at(context.rank())];
+    Buffer<Index, B> global;
     collectively(context.control, [&] {
-      const auto behind = of.view().slice(found.of.size(), of.size() - found.of.size());
-      std::vector<std::int32_t> others = downloaded(lane(), behind);
-      std::vector<Index> global;
-      for (std::size_t k = 0; k < others.size(); ++k)
-        if (others[k] >= 0)
-          global.push_back(pattern.first[at(owner_of(which.first, which.needed[k]))] + others[k]);
-      const DistinctNumbers<Cpu> numbers = distinct_on_host(global);
-      auto next = global.begin();
-      for (std::int32_t& number : others)
-        if (number >= 0) number = std::int32_t(found.count + place_of(numbers, *next++));
-      reached = downloaded(Stream<Cpu>(), numbers.ascending.view());
-      if (!others.empty()) upload(lane(), behind, others.data());
-      lane().synchronize();
+      global = Buffer<Index, B>(rows);
+      shift_numbers<B>(lane(), found.of, first, global.view());
+    });
+    const Buffer<Index, B> all = asked.joined(context, global);
+    collectively(context.control, [&] {
+      const View<const Index, B> others = all.view().slice(rows, all.size() - rows);
+      const DistinctNumbers<B> numbers = distinct_numbers<B>(lane(), {others}, {}, scratch);
+      of = Buffer<std::int32_t, B>(all.size());
+      copy<std::int32_t, B>(lane(), of.view().slice(0, rows), found.of);
+      locate<B>(lane(), numbers, {first, found.count}, others, of.view().slice(rows, others.size));
+      reached = downloaded(lane(), View<const Index, B>(numbers.ascending));
     });
   }
 

@@ -9,6 +9,7 @@
 #include "distrib/agree.hpp"
 #include "kernels/base/matrix.hpp"
 #include "kernels/base/parallel.hpp"
+#include "kernels/cg/joined_rows.hpp"
 #include "kernels/cg/resident.hpp"
 #include "src/cg/csr_symmetry.hpp"
 #include "src/cg/operators.hpp"

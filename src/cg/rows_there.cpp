@@ -382,8 +382,8 @@ CsrOperator<B>::CsrOperator(const Context<B>& context, RowsThere<B>& a, bool sca
   template class AskedRows<B>;                                                                 \
   template Buffer<double, B> AskedRows<B>::joined(const Context<B>&, const Buffer<double, B>&) \
       const;                                                                                   \
-  template Buffer<std::int32_t, B> AskedRows<B>::joined(const Context<B>&,                     \
-                                                        const Buffer<std::int32_t, B>&) const; \
+  template Buffer<Index, B> AskedRows<B>::joined(const Context<B>&, const Buffer<Index, B>&)   \
+      const;                                                                                   \
   template RowsThere<B> gathered(const Context<B>&, const std::vector<Index>&,                 \
                                  const std::vector<Index>&, RowsThere<B>&&, Scratch<B>&);      \
   template RowsThere<B> whole_rows(const Context<B>&, const RowsThere<B>&, Scratch<B>&);       \

@@ -45,7 +45,8 @@ class SolveByGradients : public Job {
   void go(Run&) override {
     if (std::is_same_v<B, Cuda> && std::is_same_v<A<B>, CsrOperator<B>>) {
       std::vector<const char*> kernels{"base", "cg"};
-      if (options_.solve.preconditioner == "amg") kernels.emplace_back("multigrid");
+      if (options_.solve.preconditioner == "amg" || context_.size() > 1)
+        kernels.emplace_back("multigrid");
       prepare_kernels(kernels);  // while it reads
     }
     read_matrix(run_, context_, in_, options_, a_);

@@ -110,17 +110,20 @@ TEMPLATE_TEST_CASE("distinct numbers have their places", "", BACKENDS) {
   const Stream<B> lane;
   Scratch<B> scratch;
   std::mt19937 random(6);
-  const NumberRange own{1000, 70};
+  const Index first = 100'000;
+  const NumberRange own{first, 70};
   for (const Index spread : {1, 63, 64, 65, 700, 100'000})
     for (const Index count : {0, 1, 40, 9000}) {
       CAPTURE(spread, count);
       std::vector<std::vector<Index>> lists(2);
       std::set<Index> others;
       for (Index k = 0; k < count; ++k) {
-        const Index n = 1000 + (k % 2 == 0 ? 1 : -1) * Index(random() % unsigned(spread));
+        const Index n = first + (k % 2 == 0 ? 1 : -1) * Index(random() % unsigned(spread));
         lists[std::size_t(k % 3 == 0)].push_back(n);
-        if (n < 1000 || n >= 1070) others.insert(n);
+        if (!own.has(n)) others.insert(n);
       }
+      // -1 is no number, and stays.
+      if (count == 40) lists[0].push_back(-1), lists[1].insert(lists[1].begin(), -1);
       const Buffer<Index, B> a = put(lane, lists[0]), b = put(lane, lists[1]);
       const DistinctNumbers<B> numbers = distinct_numbers<B>(lane, {a, b}, own, scratch);
       const std::vector<Index> ascending = get(lane, numbers.ascending);
@@ -131,9 +134,17 @@ TEMPLATE_TEST_CASE("distinct numbers have their places", "", BACKENDS) {
       bool right = true;
       for (std::size_t k = 0; k < local.size(); ++k) {
         const Index place = local[k], n = lists[0][k];
-        right = right && n == (place < 70 ? 1000 + place : ascending[std::size_t(place - 70)]);
+        right = right && n == (place < 0    ? -1
+                               : place < 70 ? first + place
+                                            : ascending[std::size_t(place - 70)]);
       }
       CHECK(right);
+      std::vector<Index> shifted(local.begin(), local.end());
+      for (Index& place : shifted) place = place < 0 ? -1 : place + 5'000'000'000;
+      const Buffer<Index, B> numbered(a.size());
+      shift_numbers<B>(lane, to, 5'000'000'000, numbered.view());
+      CHECK(get(lane, numbered) == shifted);
+      if (count == 40) continue;
       // And back.
       const Buffer<Index, B> back(a.size());
       global_columns<B>(lane, to, own, numbers.ascending, back.view());
@@ -314,15 +325,14 @@ TEMPLATE_TEST_CASE("P' A P of rows that are there, over all ranks", "", BACKENDS
     // Numbers and rows of those that A's columns need.
     const AskedRows<B> asked(*c, a);
     Vector numbers(std::size_t(end - begin), 0.0);
-    std::vector<std::int32_t> small(numbers.size(), 0);
+    std::vector<Index> small(numbers.size(), 0);
     for (Index i = begin; i < end; ++i)
-      numbers[std::size_t(i - begin)] = 0.5 * double(i),
-                              small[std::size_t(i - begin)] = std::int32_t(3 * i);
+      numbers[std::size_t(i - begin)] = 0.5 * double(i), small[std::size_t(i - begin)] = 3 * i;
     const Buffer<double, B> numbers_there = put(lane, numbers);
-    const Buffer<std::int32_t, B> small_there = put(lane, small);
+    const Buffer<Index, B> small_there = put(lane, small);
     if (world().size() > 1) {
       const Vector all_numbers = get(lane, asked.joined(*c, numbers_there));
-      const std::vector<std::int32_t> all_small = get(lane, asked.joined(*c, small_there));
+      const std::vector<Index> all_small = get(lane, asked.joined(*c, small_there));
       bool right = all_numbers.size() == numbers.size() + a.needed.size() &&
                    all_small.size() == all_numbers.size();
       for (std::size_t k = 0; right && k < all_small.size(); ++k) {

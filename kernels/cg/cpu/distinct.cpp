@@ -21,7 +21,7 @@ DistinctNumbers<Cpu> distinct_numbers(const Stream<Cpu>& stream,
   Index least = std::numeric_limits<Index>::max(), most = std::numeric_limits<Index>::min();
   for (const auto& list : lists)
     for (Index k = 0; k < list.size; ++k)
-      if (const Index n = list.data[k]; !without.has(n)) {
+      if (const Index n = list.data[k]; n >= 0 && !without.has(n)) {
         least = std::min(least, n);
         most = std::max(most, n);
       }
@@ -37,7 +37,7 @@ DistinctNumbers<Cpu> distinct_numbers(const Stream<Cpu>& stream,
     parallel_ranges(list.size, number_grain, [&](Index k, Index end) {
       for (; k < end; ++k) {
         const Index n = list.data[k];
-        if (without.has(n)) continue;
+        if (n < 0 || without.has(n)) continue;
         std::atomic_ref<Word> word(set[(n - least) / 64]);
         const Word bit = Word(1) << ((n - least) % 64);
         if ((word.load(std::memory_order_relaxed) & bit) == 0)
@@ -64,7 +64,9 @@ void locate(const Stream<Cpu>& stream, const DistinctNumbers<Cpu>& numbers, Numb
   parallel_ranges(from.size, number_grain, [&](Index k, Index end) {
     for (; k < end; ++k) {
       const Index n = from.data[k];
-      to.data[k] = std::int32_t(own.has(n) ? n - own.first : own.count + place_of(numbers, n));
+      to.data[k] = std::int32_t(n < 0        ? -1
+                                : own.has(n) ? n - own.first
+                                             : own.count + place_of(numbers, n));
     }
   });
 }

@@ -124,6 +124,12 @@ void global_columns(const Stream<Cpu>& stream, View<const std::int32_t, Cpu> col
   });
 }
 template <>
+void shift_numbers(const Stream<Cpu>& stream, View<const std::int32_t, Cpu> from, Index by,
+                   View<Index, Cpu> to) {
+  stream.synchronize();
+  over_rows(from.size, [&](Index k) { to.data[k] = from.data[k] < 0 ? -1 : from.data[k] + by; });
+}
+template <>
 void global_rows(const Stream<Cpu>& stream, const CsrRows<Cpu>& a, NumberRange own,
                  View<const Index, Cpu> needed, Index left, View<std::int32_t, Cpu> column,
                  View<double, Cpu> value) {

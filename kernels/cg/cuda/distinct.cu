@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(block_threads)
   long long least = std::numeric_limits<Index>::max(), most = std::numeric_limits<Index>::min();
   for (Index k = first_item(); k < list.size; k += item_stride()) {
     const Index n = list.data[k];
-    if (without.has(n)) continue;
+    if (n < 0 || without.has(n)) continue;
     least = min(least, (long long)n);
     most = max(most, (long long)n);
   }
@@ -33,10 +33,10 @@ __global__ void __launch_bounds__(block_threads)
 __global__ void __launch_bounds__(block_threads)
     set_kernel(View<const Index, Cuda> list, NumberRange without, Index least, Bits* set) {
   for (Index k = first_item(); k < list.size; k += item_stride()) {
-    const Index n = list.data[k] - least;
-    if (without.has(list.data[k])) continue;
-    const Bits bit = Bits(1) << (n % 64);
-    if ((set[n / 64] & bit) == 0) atomicOr(set + n / 64, bit);
+    const Index n = list.data[k], at = n - least;
+    if (n < 0 || without.has(n)) continue;
+    const Bits bit = Bits(1) << (at % 64);
+    if ((set[at / 64] & bit) == 0) atomicOr(set + at / 64, bit);
   }
 }
 /// Bits of each word, and zero behind them.
@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(block_threads)
                   std::int32_t* to) {
   for (Index k = first_item(); k < from.size; k += item_stride()) {
     const Index n = from.data[k];
-    if (own.has(n)) {
-      to[k] = std::int32_t(n - own.first);
+    if (n < 0 || own.has(n)) {
+      to[k] = std::int32_t(n < 0 ? -1 : n - own.first);
       continue;
     }
     const Index at = n - least;

@@ -107,6 +107,11 @@ __global__ void __launch_bounds__(block_threads)
     to[e] = c < own.count ? own.first + c : needed[c - own.count];
   }
 }
+__global__ void __launch_bounds__(block_threads)
+    numbers_kernel(View<const std::int32_t, Cuda> from, Index by, Index* to) {
+  for (Index k = first_item(); k < from.size; k += item_stride())
+    to[k] = from.data[k] < 0 ? -1 : from.data[k] + by;
+}
 template <int width>
 __global__ void __launch_bounds__(block_threads)
     global_rows_kernel(CsrRows<Cuda> a, Index rows, NumberRange own,
@@ -176,6 +181,17 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+/// launch<width>(blocks) of a kernel that copies rows: lanes that read side by side, also of short ones.
+template <class Launch>
+void with_copying_lanes(Index rows, Index entries, const Launch& launch) {
+  if (rows == 0) return;
+  if (entries > 48 * rows)
+    launch.template operator()<32>(blocks_for(rows * 32));
+  else
+    launch.template operator()<8>(blocks_for(rows * 8));
+  check_launch();
+}
+
 /// Rows whose sizes stand in their starts: these, and memory for the entries.
 void make_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& rows, Index columns,
                Scratch<Cuda>& scratch) {
@@ -200,7 +216,7 @@ SparseRows<Cuda> add_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
   sum.start = Buffer<Index, Cuda>(rows + 1);
   launch(stream, rows + 1, added_sizes_kernel, a, rows, b, where.data, sum.start.data());
   make_rows(stream, sum, columns, scratch);
-  coarsening::with_lanes(rows, a.column.size, [&]<int width>(unsigned blocks) {
+  with_copying_lanes(rows, a.column.size, [&]<int width>(unsigned blocks) {
     add_rows_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, rows, b, where.data, sum.start.data(), sum.column.data(), sum.value.data());
   });
@@ -215,7 +231,7 @@ SparseRows<Cuda> take_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
   rows.start = Buffer<Index, Cuda>(listed.size + 1);
   launch(stream, listed.size + 1, taken_sizes_kernel, a, listed, rows.start.data());
   make_rows(stream, rows, 0, scratch);
-  coarsening::with_lanes(listed.size, rows.nonzeros(), [&]<int width>(unsigned blocks) {
+  with_copying_lanes(listed.size, rows.nonzeros(), [&]<int width>(unsigned blocks) {
     take_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, listed.data, listed.size, rows.start.data(), rows.column.data(), rows.value.data());
   });
@@ -240,10 +256,15 @@ void global_columns(const Stream<Cuda>& stream, View<const std::int32_t, Cuda> c
   launch(stream, column.size, global_kernel, column, own, needed.data, to.data);
 }
 template <>
+void shift_numbers(const Stream<Cuda>& stream, View<const std::int32_t, Cuda> from, Index by,
+                   View<Index, Cuda> to) {
+  launch(stream, from.size, numbers_kernel, from, by, to.data);
+}
+template <>
 void global_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a, NumberRange own,
                  View<const Index, Cuda> needed, Index left, View<std::int32_t, Cuda> column,
                  View<double, Cuda> value) {
-  coarsening::with_lanes(a.rows(), a.column.size, [&]<int width>(unsigned blocks) {
+  with_copying_lanes(a.rows(), a.column.size, [&]<int width>(unsigned blocks) {
     global_rows_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, a.rows(), own, needed.data, left, column.data, value.data);
   });
