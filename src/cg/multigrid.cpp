@@ -97,23 +97,24 @@ void Multigrid<B>::build(const Context<B>& context, const Product& product, Oper
     if (notes_.vectors == 0) rows = {};
     CsrRows<B> first = alone ? *a.matrix : made.rows.view();
     first.scattered = a.matrix && a.matrix->scattered;
-    more = build_there(context, product, std::move(p), std::move(made), first, rows);
+    more = build_there(context, product, p, std::move(made), first, rows);
   }
   const auto host = Clock::now();
-  if (more && is_whole(levels_.size()))
-    collectively_alone(control,
-                       [&] { build_on_host(alone_on(context), product, std::move(p), rows); });
-  else if (more)
-    build_on_host(context, product, std::move(p), rows);
+  if (more && is_whole(levels_.size())) {
+    collectively_alone(control, [&] { build_on_host(alone_on(context), product, p, rows); });
+  } else if (more) {
+    whole_from_.reset();
+    build_on_host(context, product, p, rows);
+  }
   notes_.bytes = control.reduce(notes_.bytes, Reduce::sum);
-  notes_.whole = whole_from_ ? Index(levels_.size() - *whole_from_) : 0;
+  if (is_whole(levels_.size())) notes_.whole = Index(levels_.size() - *whole_from_);
   context.ahead.synchronize();
   note_time(notes_.there > 0 ? "last levels on the host" : "on the host", since(host));
   notes_.seconds = control.reduce(since(start), Reduce::max);
 }
 
 template <class B>
-void Multigrid<B>::build_on_host(const Context<B>& context, const Product& product, Operand<B>&& p,
+void Multigrid<B>::build_on_host(const Context<B>& context, const Product& product, Operand<B>& p,
                                  RankRows& rows) {
   const Control& control = context.control;
   Product multiply = product;

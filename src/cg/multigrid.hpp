@@ -124,7 +124,8 @@ class Multigrid {
   [[nodiscard]] Product product_of(const Context<B>& context, const CsrOperator<B>& a) const;
   void build(const Context<B>& context, const Product& product, Operand<B>&& p,
              const MatrixSource<B>& a);
-  void build_on_host(const Context<B>& context, const Product& product, Operand<B>&& p,
+  // `p`, of the first level, is taken where that level is made.
+  void build_on_host(const Context<B>& context, const Product& product, Operand<B>& p,
                      RankRows& rows);
   struct LevelThere;
   struct Coming;
@@ -132,9 +133,9 @@ class Multigrid {
   NodeVectors& vectors_of(std::size_t l) { return l == 0 ? vectors_ : patterns_[l - 1].nodes.next; }
   /// Levels of A where it is: `made`, whose rows are `first`. True where the host goes on with the level
   /// in `rest`, which for given vectors holds A's rows before, unless aggregates stay.
-  bool build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
+  bool build_there(const Context<B>& context, const Product& product, Operand<B>& p,
                    RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest);
-  bool go_on_there(const Context<B>& context, const Product& product, Operand<B>&& p, Coming& next,
+  bool go_on_there(const Context<B>& context, const Product& product, Operand<B>& p, Coming& next,
                    RankRows& rest);
   /// Decides whether level l, whose rows are `next`, is to be whole.
   bool choose_whole(const Control& control, std::size_t l, const RowsThere<B>& next, double share);

@@ -259,7 +259,7 @@ struct Multigrid<B>::Coming {
 };
 
 template <class B>
-bool Multigrid<B>::build_there(const Context<B>& context, const Product& product, Operand<B>&& p,
+bool Multigrid<B>::build_there(const Context<B>& context, const Product& product, Operand<B>& p,
                                RowsThere<B>&& made, const CsrRows<B>& first, RankRows& rest) {
   const Stream<B>& lane = context.ahead;
   const Control& control = context.control;
@@ -280,7 +280,7 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
               .scattered = first.scattered,
               .share = all / double(control.size()),
               .room = levels::most_nonzeros * all};
-  return go_on_there(context, product, std::move(p), next, rest);
+  return go_on_there(context, product, p, next, rest);
 }
 
 template <class B>
@@ -295,7 +295,7 @@ bool Multigrid<B>::choose_whole(const Control& control, std::size_t l, const Row
 }
 
 template <class B>
-bool Multigrid<B>::go_on_there(const Context<B>& context, const Product& product, Operand<B>&& p,
+bool Multigrid<B>::go_on_there(const Context<B>& context, const Product& product, Operand<B>& p,
                                Coming& next, RankRows& rest) {
   const Stream<B>& lane = context.ahead;
   const Control& control = context.control;
@@ -369,15 +369,15 @@ bool Multigrid<B>::go_on_there(const Context<B>& context, const Product& product
     if (vectors.columns > 0 && patterns_.size() == l + 1) vectors = whole_vectors(control, vectors);
     now.lap("between ranks");
     return collectively_alone(
-        control, [&] { return go_on_there(alone_on(context), product, {}, next, rest); });
+        control, [&] { return go_on_there(alone_on(context), product, p, next, rest); });
   }
   rest = collectively(control, [&] { return downloaded_rows(lane, made, a); });
   next.lap("download");
   return true;
 }
 
-#define TERRACE_INSTANTIATE(B)                                                             \
-  template bool Multigrid<B>::build_there(const Context<B>&, const Product&, Operand<B>&&, \
+#define TERRACE_INSTANTIATE(B)                                                            \
+  template bool Multigrid<B>::build_there(const Context<B>&, const Product&, Operand<B>&, \
                                           RowsThere<B>&&, const CsrRows<B>&, RankRows&);
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE

@@ -1,6 +1,7 @@
 #include "src/cg/rows_there.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -312,9 +313,9 @@ RowsThere<B> whole_rows(const Context<B>& context, const RowsThere<B>& a, Scratc
   const Stream<B>& lane = context.ahead;
   const Index n = a.first.back();
   const auto me = at(context.rank());
-  std::vector<Index> entries{0};  // of the ranks before
-  for (const Index count : context.control.gather_all(a.rows.nonzeros()))
-    entries.push_back(entries.back() + count);
+  const std::vector<Index> counts = context.control.gather_all(a.rows.nonzeros());
+  std::vector<Index> entries(counts.size() + 1, 0);  // of the ranks before
+  std::partial_sum(counts.begin(), counts.end(), entries.begin() + 1);
   RowsThere<B> all{{0, n}, {}, {}};
   SparseRows<B>& rows = all.rows;
   collectively(context.control, [&] {
