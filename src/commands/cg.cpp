@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "distrib/agree.hpp"
-#include "kernels/base/preparations.hpp"
 #include "src/commands/cg_plan.hpp"
 #include "src/commands/cg_results.hpp"
 #include "src/commands/verify.hpp"
@@ -43,12 +42,6 @@ class SolveByGradients : public Job {
     compare_with_direct(run_, in_, options_, machine_of(context_), rates);
   }
   void go(Run&) override {
-    if (std::is_same_v<B, Cuda> && std::is_same_v<A<B>, CsrOperator<B>>) {
-      std::vector<const char*> kernels{"base", "cg"};
-      if (options_.solve.preconditioner == "amg" || context_.size() > 1)
-        kernels.emplace_back("multigrid");
-      prepare_kernels(kernels);  // while it reads
-    }
     read_matrix(run_, context_, in_, options_, a_);
     run_.phase("read", [&] {
       const RowOrder& order = options_.solve.order;
@@ -173,6 +166,10 @@ void cg(Run& run, CgCommand& options, const CLI::App& command) {
   open_inputs(run, options, in);
   check_request(run, options, in, command);
   if (!run.options.plan) in.output.emplace(run.control, run.options.output, run.options.force);
+  if (in.kind == io::Kind::sparse) run.kernels = {"base", "cg"};
+  if (in.kind == io::Kind::sparse &&
+      (options.solve.preconditioner == "amg" || run.control.size() > 1))
+    run.kernels.emplace_back("multigrid");
   with_backend(run, [&]<class B>(Context<B>& context) {
     if (in.kind == io::Kind::dense && options.layout == "triangle")
       solve_form<TriangleOperator>(run, context, in, options);

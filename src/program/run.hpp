@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "distrib/agree.hpp"
 #include "distrib/context.hpp"
@@ -112,6 +113,7 @@ class Run {
   void write_report(int exit_code, const std::string& message);
 
   std::string command, command_line, start_time;
+  std::vector<const char*> kernels;  ///< for prepare_kernels(), while the command reads
   nlohmann::json inputs = nlohmann::json::object();
   std::map<std::string, std::string> forms;  ///< what was said of them, for `verify`
   /// Choices that a restarted run must share: block, pivoting, ...
@@ -146,6 +148,7 @@ void with_backend(Run& run, const BackendHint& hint, Body&& body) {
     if (name == "cuda") {
       Context<Cuda> context = make_context<Cuda>(run.control);
       if (makes_products(run.command) && !run.options.plan) prepare_products();
+      if (!run.kernels.empty() && !run.options.plan) prepare_kernels(run.kernels);
       bind_cores(run.control, context.device.pci);
       run.note_device(context.device);
       run.report["transport"] = context.comm.transport();
