@@ -136,6 +136,15 @@ TEMPLATE_TEST_CASE("one unequal pair is found and named wherever it stands", "",
       REQUIRE_ALL(one.has_value());
       CHECK_ALL((one->row == 0 && one->column == n - 2 && one->value == 1 && one->transposed == 0));
     }
+    // And where the row that lacks it lacks all, and the row below has its like.
+    const Entry bare = [=](Index i, Index j) {
+      return i == j ? 2.0 : double((j == n - 1 && i < 2) || (i == n - 1 && j == 1));
+    };
+    if (n > 2) {
+      const auto one = TestType::Operator::make(*c, n, bare).asymmetry(*c);
+      REQUIRE_ALL(one.has_value());
+      CHECK_ALL((one->row == 0 && one->column == n - 1 && one->value == 1 && one->transposed == 0));
+    }
     // Nor is one as small as rounding, in the row of a rank that has no other to that rank.
     const Entry tiny = [=](Index i, Index j) {
       return i == j ? 1.0 : i == n - 1 && j == 0 ? 1e-13 : 0.0;
