@@ -40,7 +40,11 @@ OperatorMemory Multigrid<B>::memory(Index rows, Index nonzeros, Index vectors, b
   // Coarse matrices have up to 1.5 times A's nonzeros, P up to 5 a row and vector. On the host: A,
   // flags, A P. A device has scratch for strong entries or A P instead.
   const Index columns = std::max<Index>(1, vectors);
-  const Index kept = 18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256;
+  // Levels that each rank has whole, while they are made.
+  const Index few = std::min(Index(levels::whole_nonzeros<B>), 8 * nonzeros);
+  const Index whole = std::max(few, Index(levels::whole_part<B> * double(nonzeros)));
+  const Index kept =
+      18 * nonzeros + 250 * columns * rows + 24 * default_coarsest * 256 + (alone ? 0 : 30 * whole);
   if (std::is_same_v<B, Cuda>) {
     const Index joined = alone ? 0 : 12 * nonzeros + 8 * rows;  // own and other columns together
     const Index host = vectors > 0 ? 16 * nonzeros + (80 + 120 * columns) * rows : 0;

@@ -135,9 +135,8 @@ void global_rows(const Stream<Cpu>& stream, const CsrRows<Cpu>& a, NumberRange o
                  View<double, Cpu> value) {
   stream.synchronize();
   over_rows(a.rows(), [&](Index i) {
-    const std::int32_t *const from = a.column.data + a.start.data[i], *const to =
-                                                                          a.column.data +
-                                                                          a.start.data[i + 1];
+    const std::int32_t* const from = a.column.data + a.start.data[i];
+    const std::int32_t* const to = a.column.data + a.start.data[i + 1];
     const std::int32_t* const others = std::lower_bound(from, to, own.count);
     const std::int32_t* const right = std::lower_bound(others, to, own.count + left);
     Index e = a.start.data[i];
