@@ -196,7 +196,7 @@ constexpr double strength = 0.08;
 /// dimension.
 constexpr double most_nonzeros = 2.5;
 /// A level with at most this part of the nonzeros that a rank has of A, or with at most so many, is kept whole
-/// on each rank: its products then take no longer than the messages that they save.
+/// on each rank: to make and apply it, messages and waits for other ranks would cost more than its products.
 template <class B>
 constexpr double whole_part = std::is_same_v<B, Cuda> ? 0.25 : 0.03;
 template <class B>
