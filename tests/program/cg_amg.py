@@ -57,6 +57,9 @@ for name, (one, several) in limits.items():
         check(f"{name}: iterations", seen[-1] <= (one if ranks == 1 else several), f"{seen} of {plain}")
         check(f"{name}: levels", details["levels"][0]["rows"] == matrices[name].shape[0] and details["levels"][0]["nonzeros"] == matrices[name].nnz
               and len(details["levels"]) > 1 and details["setup_seconds"] > 0, details)
+        whole = details["levels_on_every_rank"]
+        check(f"{name}: whole levels", 0 <= whole < len(details["levels"]) and (ranks > 1 or whole == 0)
+              and (whole > 0 or ranks == 1 or name != "laplace"), (ranks, details))
         check(f"{name}: complexity", 1 < details["operator_complexity"] < 2.8 and np.isclose(
             details["operator_complexity"], sum(l["nonzeros"] for l in details["levels"]) / matrices[name].nnz), details)
     if plain and name not in ("elasticity", "random"):
