@@ -1,12 +1,11 @@
 // Gauss-Jordan elimination on the GPU: up to 128 columns by one cluster of up to 16 processors.
 //
 // Every processor keeps its rows of W columns in registers. A column costs one exchange: each
-// processor stores its candidate row in all others' shared memory and chooses among what came. A
-// pivot row goes on as -identity, so that it ends as a row of -U^-1. After W columns the rows of U
-// right of them are made by every processor for itself, and its own rows are updated by the tensor
-// cores.
-// Floor per column: a block reduction, one hop between processors (about 200 cycles) and the row's
-// bytes; n b^2 flops a panel on 16 processors.
+// processor stores its best row in all others' shared memory and chooses among what came. A pivot row
+// goes on as -identity, so that it ends as a row of -U^-1. After W columns the rows of U right of
+// them are made by every processor for itself, and its own rows are updated by the tensor cores.
+// Floor per column: the chain that cluster.cuh states, about 900 cycles; n b^2 flops a panel on 16
+// processors.
 #include "kernels/dense/cuda/cluster_update.cuh"
 
 namespace terrace::dense {
@@ -19,7 +18,7 @@ namespace {
 /// Pivot rows of this processor: entries of L to LU, zero instead of them; the rest to `raw`.
 template <class Real, int W, int T>
 __device__ __forceinline__ void move_pivot_rows(const Place<Real>& at,
-                                                const Layout<Real, W>& layout, double* memory,
+                                                const Layout<Real, W, T>& layout, double* memory,
                                                 const int* slot_of, int count) {
   const StripOf<Real>& s = at.s;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -82,10 +81,10 @@ __device__ __forceinline__ void load_leaf(const Place<Real>& at, const int* slot
     v[of_l + i] = tid % panel_most < rest ? __ldcg(at.raw + tid + i * T) : 0.0;
 #pragma unroll
   for (int i = 0; i < of_l; ++i)
-    if (tid + i * T < W * W) l[(tid + i * T) / W * Layout<Real, W>::ld_l + tid % W] = v[i];
+    if (tid + i * T < W * W) l[(tid + i * T) / W * Layout<Real, W, T>::ld_l + tid % W] = v[i];
 #pragma unroll
   for (int i = 0; i < of_u; ++i)
-    u[(tid + i * T) / panel_most * Layout<Real, W>::ld_u + tid % panel_most] = v[of_l + i];
+    u[(tid + i * T) / panel_most * Layout<Real, W, T>::ld_u + tid % panel_most] = v[of_l + i];
 }
 
 /// Factors the strip, width <= panel_most: N, LU, pivots, column_of, and rows of -U^-1.
@@ -95,44 +94,30 @@ __global__ void __launch_bounds__(T, 1)
     cluster_kernel(StripOf<Real> s, Index* pivot_slot, double* raw, int processors, int rows) {
   extern __shared__ double memory[];
   if (s.info[0] >= 0) return;
-  const Layout<Real, W> layout{rows};
+  const Layout<Real, W, T> layout{rows};
   const int tid = int(threadIdx.x);
   Place<Real> at{s, pivot_slot, raw, processors, int(blockIdx.x), int(blockIdx.x) * rows, rows, 0};
   unsigned char* const fresh = reinterpret_cast<unsigned char*>(memory + layout.fresh());
   int* const slot_of = reinterpret_cast<int*>(memory + layout.slots());
   for (int i = tid; i < rows; i += T) fresh[i] = 0;
-  for (int i = tid; i < 2 * most_processors * Layout<Real, W>::message; i += T)
-    memory[layout.board() + i] = 0;  // no tag
+  for (int i = layout.heads() + tid; i < layout.found(); i += T) memory[i] = 0;  // no tag
   arrive_at_barrier();
   Leaf<Real, W, R, T> leaf;
-  leaf.step = 0;
-  leaf.stopped = false;
-  leaf.open = 0;
-#pragma unroll
-  for (int q = 0; q < R; ++q) {
-    const int lr = q * T + tid, r = at.base + lr;
-    if (lr < rows && r < s.slots && s.column_of[r] == -1) leaf.open |= 1u << q;
-  }
+  leaf.prepare(at, layout, memory);
   for (int j0 = 0; j0 < s.width; j0 += W) {
     const int count = min(W, int(s.width) - j0);
     at.j0 = j0;
-#pragma unroll
-    for (int q = 0; q < R; ++q) {
-      const int lr = q * T + tid, r = at.base + lr;
-#pragma unroll
-      for (int c = 0; c < W; ++c)
-        leaf.a[q][c] =
-            lr < rows && r < s.slots && c < count ? __ldcg(s.x + r + (j0 + c) * s.ld) : Real(0);
-    }
+    leaf.begin(at, layout, memory, count);
     wait_at_barrier();
     int j = 0;
     leaf.template columns<W>(at, layout, memory, j, count);
     leaf.template columns<W * 3 / 4>(at, layout, memory, j, count);
     leaf.template columns<W / 2>(at, layout, memory, j, count);
     leaf.template columns<W / 4>(at, layout, memory, j, count);
-    __syncthreads();
     const int c0 = j0 + count, rest = int(s.width) - c0;
     if (leaf.stopped) break;
+    leaf.store(layout, s.ld);
+    __syncthreads();
     move_pivot_rows<Real, W, T>(at, layout, memory, slot_of, count);
     if (rest == 0) break;
     arrive_at_barrier();
@@ -146,7 +131,7 @@ __global__ void __launch_bounds__(T, 1)
       for (int e = tid; e < W * panel_most; e += T)
         if (e % panel_most < rest)
           s.lu[(j0 + e / panel_most) * s.block + c0 + e % panel_most] =
-              u[e / panel_most * Layout<Real, W>::ld_u + e % panel_most];
+              u[e / panel_most * Layout<Real, W, T>::ld_u + e % panel_most];
     update_rows<Real, W, T>(at, layout, memory, c0, rest);
     __syncthreads();
     arrive_at_barrier();  // the next leaf's pivot rows are read by all
@@ -165,11 +150,11 @@ bool launch(const Stream<Cuda>& stream, const StripOf<Real>& s, Index* pivot_slo
   while (processors < most_processors && Index(processors) * T * R < s.slots) processors *= 2;
   if (Index(processors) * T * R < s.slots) return false;
   const int rows = int(round_up(ceil_div(s.slots, Index(processors)), 32));
-  const Layout<Real, W> layout{rows};
+  const Layout<Real, W, T> layout{rows};
   const auto kernel = cluster_kernel<Real, W, R, T>;
   static OncePerDevice<bool> once;
   (void)once([&] {
-    const Layout<Real, W> most{R * T};
+    const Layout<Real, W, T> most{R * T};
     allow_shared(kernel, most.bytes());
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     return true;

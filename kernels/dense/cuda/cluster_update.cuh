@@ -18,7 +18,7 @@ __device__ inline void dmma8(double (&c)[4], const double* a, const double (&b)[
 /// Own rows, columns [c0, c0 + rest) of the strip -= N U; pivot rows of this leaf begin at zero.
 /// A warp takes 16 rows, 32 columns at a time, and loads the next while it multiplies.
 template <class Real, int W, int T>
-__device__ void update_rows(const Place<Real>& at, const Layout<Real, W>& layout,
+__device__ void update_rows(const Place<Real>& at, const Layout<Real, W, T>& layout,
                             const double* memory, int c0, int rest) {
   const StripOf<Real>& s = at.s;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -59,12 +59,12 @@ __device__ void update_rows(const Place<Real>& at, const Layout<Real, W>& layout
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           if constexpr (W == 8) {
-            const double b[2] = {u[t * Layout<Real, W>::ld_u + c + 8 * i + g],
-                                 u[(4 + t) * Layout<Real, W>::ld_u + c + 8 * i + g]};
+            const double b[2] = {u[t * Layout<Real, W, T>::ld_u + c + 8 * i + g],
+                                 u[(4 + t) * Layout<Real, W, T>::ld_u + c + 8 * i + g]};
             dmma8(v[i], a, b);
           } else {
             double b[4], part[8];
-            device::load_b(b, u + k * Layout<Real, W>::ld_u, Layout<Real, W>::ld_u, c + 8 * i,
+            device::load_b(b, u + k * Layout<Real, W, T>::ld_u, Layout<Real, W, T>::ld_u, c + 8 * i,
                            lane);
 #pragma unroll
             for (int e = 0; e < 8; ++e) part[e] = a[k / 2 + e];
@@ -85,7 +85,7 @@ __device__ void update_rows(const Place<Real>& at, const Layout<Real, W>& layout
 /// the inverses of its blocks of 16. Ends with a block barrier.
 template <int W, int T>
 __device__ void solve_leaf(double* u, double* l, int rest) {
-  constexpr int ld_u = Layout<double, W>::ld_u, ld_l = Layout<double, W>::ld_l;
+  constexpr int ld_u = Layout<double, W, T>::ld_u, ld_l = Layout<double, W, T>::ld_l;
   const int tid = int(threadIdx.x), warp = tid / 32, lane = tid % 32;
   if constexpr (W == 8) {
     if (tid < rest) {
