@@ -26,7 +26,7 @@ Index default_block(Index n, int ranks, bool emulated, bool lu, bool gathered) {
     return n <= 1024 ? 64 : n <= 4096 ? 128 : n <= 12288 ? 256 : n <= 24576 ? 512 : 1024;
   if (ranks == 1)
     return n <= 1024    ? 64
-           : n <= 2560  ? 128
+           : n <= 4096  ? 128
            : n <= 12288 ? 256
            : n <= 24576 ? 1024
            : n <= 49152 ? 1536

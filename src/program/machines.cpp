@@ -39,7 +39,7 @@ std::vector<Constant> constants(const char* source, double memory, const char* o
           {Rate::to_host, 5.5e10, source},     {Rate::exchange, 3.05e11, peers},
           {Rate::message, 1 / 3e-6, peers},    {Rate::launch, 5e5, source},
           {Rate::start, 1 / 0.32, whole_runs}, {Rate::pivot, 1 / 0.19e-6, pivots},
-          {Rate::wait, 1 / 20e-6, waits},      {Rate::column, 1 / 1.56e-6, columns},
+          {Rate::wait, 1 / 20e-6, waits},      {Rate::column, 1 / 1.23e-6, columns},
           {Rate::block, 1 / 10e-6, blocks},    {Rate::call, 1e5, nccl},
           {Rate::network, 4.7e10, network},    {Rate::hop, 1e5, hop}};
 }
