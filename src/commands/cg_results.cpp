@@ -55,13 +55,17 @@ std::string explain_failure(const CgResult& r, Index column, Index columns,
   if (columns > 1) what += fmt::format(", right-hand side {}", column);
   std::string advice = "x and residuals are written";
   if (r.position >= 0)
-    what += fmt::format(": the diagonal entry ({0}, {0}) is not positive", r.position);
+    what += fmt::format(": the matrix is not positive definite, by row {}", r.position);
   else if (r.reason == CgReason::indefinite_matrix)
     what += ": the matrix is not positive definite";
   else if (r.beyond_range)
     what += ": x is beyond the range of double precision";
   else if (r.reason == CgReason::breakdown)
     what += ": the matrix is singular, to rounding";
+  if (r.position >= 0 || r.reason == CgReason::indefinite_matrix)
+    advice += "; conjugate gradients need a positive definite matrix, dense solve does not";
+  else if (r.reason == CgReason::indefinite_preconditioner)
+    advice += "; take another --preconditioner";
   if (r.reason == CgReason::breakdown && !r.beyond_range)
     advice += "; take out rows that are empty, or that others make up";
   if (r.reason == CgReason::max_iterations) advice += "; raise --max-iterations or --rtol";

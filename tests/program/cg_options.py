@@ -205,8 +205,10 @@ bad = np.eye(40)
 bad[10, 11] = bad[11, 10] = 2
 with h5py.File("in.h5", "a") as f:
     f["bad"], f["bad_b"] = bad, np.ones(40)
-r, _ = run("cg in.h5:/bad --rhs :/bad_b -o y.h5 --preconditioner block-jacobi --block 8", 4)
+done = test.run(f"cg in.h5:/bad --rhs :/bad_b -o y.h5 --preconditioner block-jacobi --block 8 --backend {backend} --report r.json --force", test.turn(), 4)
+r = read_json()
 check("bad block", r["result"]["reason"] == "indefinite-preconditioner" and r["result"]["position"] == 11, str(r["result"]))
+check("bad block's message", "not positive definite, by row 11" in done.err and "dense solve" in done.err, done.err)
 
 # A row without entries: without a preconditioner nothing sees it before the iterations do.
 empty = 3 * np.eye(40) - np.eye(40, k=1) - np.eye(40, k=-1)
