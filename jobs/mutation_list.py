@@ -270,4 +270,6 @@ MUTATIONS = [
     ("src/cg/multigrid_there.cpp", "    made = whole_rows(context, made, next.scratch);\n", "", "cg/multigrid.2"),
     ("src/cg/near_null_space.cpp", "std::int32_t(all.nodes.count + node)", "std::int32_t(node)", "cg/near_null_space.2"),
     ("distrib/agree.hpp", "      throw Error(e.code(), e.what());\n", "      throw;\n", "distrib/communicator.2"),
+    # --- what to do with a matrix that is not positive definite
+    ("src/commands/cg_results.cpp", "if (r.position >= 0 || r.reason == CgReason::indefinite_matrix)", "if (r.reason == CgReason::indefinite_matrix)", "program/cg_options"),
 ]
