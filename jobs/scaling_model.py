@@ -88,7 +88,7 @@ MEASURED = [
     (inverse(65536), DENSE, {1: 11.4}), (inverse(65536, "--block 1024"), DENSE, {2: 5.99}),
     (inverse(131072), DENSE, {1: 85.3}), (inverse(32768), HOUR, {1: 1.47}),
     (inverse(32768, part="first solve"), HOUR, {1: 1.52}),
-    (lu(65536), DENSE, {1: 3.97}), 
+    (lu(65536), DENSE, {1: 3.97}),
     (lu(16384, "gauss-jordan"), DENSE, {1: 0.114}), (lu(32768, "gauss-jordan"), DENSE, {1: 0.768}),
     (lu(16384, "gauss-jordan", "first solve"), HOUR, {1: 0.192}), (lu(32768, "gauss-jordan", "first solve"), HOUR, {1: 0.80}),
     (band(4_000_000, 128), BAND, {1: 0.0260}), (band(4_000_000, 128, "partition", "--parts 125"), BAND, {2: 0.0169}),

@@ -86,7 +86,7 @@ class SolveByGradients : public Job {
     const std::vector<CgResult>& results = solution_.results;
     if (sum_.failed >= 0)
       run_.outcome("not converged", explain_failure(results[std::size_t(sum_.failed)], sum_.failed,
-                                                    nrhs_, in_.where));
+                                                    nrhs_, in_.where, in_.kind == io::Kind::dense));
     return describe_solution(run_, in_, options_, results, sum_) + levels_;
   }
 

@@ -49,7 +49,7 @@ std::vector<double> residual_table(const std::vector<CgResult>& results, Index i
 }  // namespace
 
 std::string explain_failure(const CgResult& r, Index column, Index columns,
-                            const std::string& where) {
+                            const std::string& where, bool dense) {
   std::string what = fmt::format("not converged ({}) after {} iterations, relative residual {:.3g}",
                                  to_string(r.reason), r.iterations, r.true_residual);
   if (columns > 1) what += fmt::format(", right-hand side {}", column);
@@ -63,7 +63,8 @@ std::string explain_failure(const CgResult& r, Index column, Index columns,
   else if (r.reason == CgReason::breakdown)
     what += ": the matrix is singular, to rounding";
   if (r.position >= 0 || r.reason == CgReason::indefinite_matrix)
-    advice += "; conjugate gradients need a positive definite matrix, dense solve does not";
+    advice += dense ? "; use dense solve, which needs no positive definite matrix"
+                    : "; correct the matrix: conjugate gradients need a positive definite one";
   else if (r.reason == CgReason::indefinite_preconditioner)
     advice += "; take another --preconditioner";
   if (r.reason == CgReason::breakdown && !r.beyond_range)

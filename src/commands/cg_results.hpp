@@ -17,9 +17,9 @@ struct CgSummary {
 
 /// `power`: the coefficients are those of a matrix whose eigenvalues are 2^-power times the user's.
 CgSummary summarise(const std::vector<CgResult>& results, int power);
-/// The message of a right-hand side that has not converged.
+/// The message of a right-hand side that has not converged. `dense`: a form that dense solve reads.
 std::string explain_failure(const CgResult& r, Index column, Index columns,
-                            const std::string& where);
+                            const std::string& where, bool dense);
 /// `preconditioner_details` of the report.
 nlohmann::json describe_preconditioner(const PreconditionerNotes& local,
                                        const ChebyshevNotes& polynomial,

@@ -191,8 +191,9 @@ for name, matrix, reason, position in (
         ("negative", square - sparse.csr_matrix(([4.0], ([617], [617])), square.shape), "indefinite-preconditioner", 617)):
     store(name, matrix)
     for ranks in (1, 3):
-        test.run(f"cg in.h5:/{name} --rhs :/{name}_b -o x.h5 --force --backend {backend} --preconditioner amg --report r.json", ranks, 4)
+        done = test.run(f"cg in.h5:/{name} --rhs :/{name}_b -o x.h5 --force --backend {backend} --preconditioner amg --report r.json", ranks, 4)
         result = read_json()["result"]
+        check(f"{name}: advice", "correct the matrix" in done.err and "dense solve" not in done.err, done.err)
         check(name, result["reason"] == reason and result.get("position") == position, result)
 
 # --plan says from where on it pays, and what memory it takes.

@@ -4,7 +4,7 @@
 // processor stores its best row in all others' shared memory and chooses among what came. A pivot row
 // goes on as -identity, so that it ends as a row of -U^-1. After W columns the rows of U right of
 // them are made by every processor for itself, and its own rows are updated by the tensor cores.
-// Floor per column: the chain that cluster.cuh states, about 900 cycles; n b^2 flops a panel on 16
+// Floor per column: the chain that cluster.cuh states, about 610 cycles; n b^2 flops a panel on 16
 // processors.
 #include "kernels/dense/cuda/cluster_update.cuh"
 
