@@ -6,7 +6,7 @@
 // header goes before the row: who won is found while the row travels.
 #pragma once
 #include "kernels/base/cuda/dmma.cuh"
-#include "kernels/dense/cuda/panel.cuh"
+#include "kernels/dense/cuda/cluster_messages.cuh"
 
 #ifdef TERRACE_SM90A
 
@@ -15,48 +15,6 @@ namespace terrace::dense::cluster {
 constexpr int most_processors = 16;         // of a cluster
 constexpr int panel_most = 128;             // columns of one launch
 constexpr unsigned row_bits = 0x7fffffffu;  // of a header; bit 31 is the pivot's sign
-
-__device__ inline unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-/// 16 bytes of a message: a number and, beside it, which column it belongs to. What has come is
-/// recognised by that, so that there is no flag, fence or reset. Counts on aligned stores of 16
-/// bytes to come whole, as they do on compute capability 9.0; PTX promises 8.
-struct Chunk {
-  Bits value;
-  unsigned row, tag;  ///< row only of a header: bit 31 is the sign of the pivot
-};
-/// Where shared memory that begins at `here` begins on another processor of the cluster.
-__device__ inline char* of_processor(void* here, int processor) {
-  unsigned long long there;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(processor));
-  return reinterpret_cast<char*>(there);
-}
-__device__ inline void send(char* to, const Chunk& chunk) {
-  asm volatile(
-      "{\n\t.reg .u64 two;\n\t"
-      "mov.b64 two, {%2, %3};\n\t"
-      "st.relaxed.cluster.v2.u64 [%0], {%1, two};\n\t}" ::"l"(to),
-      "l"(chunk.value), "r"(chunk.row), "r"(chunk.tag)
-      : "memory");
-}
-__device__ inline Chunk look(unsigned from) {
-  Chunk chunk;
-  asm volatile(
-      "{\n\t.reg .u64 two;\n\t"
-      "ld.relaxed.cluster.shared::cta.v2.u64 {%0, two}, [%3];\n\t"
-      "mov.b64 {%1, %2}, two;\n\t}"
-      : "=l"(chunk.value), "=r"(chunk.row), "=r"(chunk.tag)
-      : "r"(from)
-      : "memory");
-  return chunk;
-}
-__device__ inline void arrive_at_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ inline void wait_at_barrier() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 
 /// |value| as ordered bits, its exponent one up so that 0 means no candidate; not finite counts as
 /// infinity.
@@ -280,7 +238,7 @@ struct Leaf {
       put_row<LIVE>(which, stage);
     } else if (warp == (best + 1) % warps && lane < at.processors) {
       const ulonglong2 mine = found[best];
-      send(head_to + odd * heads_bytes, {mine.x, unsigned(mine.y), tag});
+      send_header(head_to + odd * heads_bytes, mine.x, unsigned(mine.y), tag);
     }
     __syncthreads();
     if (warp >= at.processors) return;
@@ -289,19 +247,19 @@ struct Leaf {
 #pragma unroll
     for (int k = 0; k < sends; ++k)
       if (lane < LIVE && warp + k * warps < at.processors)
-        send(row_to[k] + odd * most_processors * row_bytes, {Number<Real>::bits(value), 0, tag});
+        send(row_to[k] + odd * most_processors * row_bytes, Number<Real>::bits(value), tag);
   }
 
   /// The best header of all processors, once they have come; `winner`: whose it is.
   __device__ __forceinline__ Head best_of_all(const Place<Real>& at, unsigned heads, unsigned tag,
                                               int& winner) const {
     const int lane = int(threadIdx.x) % 32;
-    Chunk got{0, row_bits, tag};
+    Header got{0, tag, row_bits, tag};
     do {
-      if (lane < at.processors) got = look(heads + lane * 16);
-    } while (!__all_sync(~0u, got.tag == tag));
-    winner = Head{got.value, got.row}.best();
-    return {__shfl_sync(~0u, got.value, winner), __shfl_sync(~0u, got.row, winner)};
+      if (lane < at.processors) got = look_at_header(heads + lane * 16);
+    } while (!__all_sync(~0u, got.lacks(tag) == 0));
+    winner = Head{got.rank(), got.row}.best();
+    return {__shfl_sync(~0u, got.rank(), winner), __shfl_sync(~0u, got.row, winner)};
   }
 
   /// Column j, LIVE of whose leaf's columns are still wanted.
@@ -332,9 +290,9 @@ struct Leaf {
     do {
       next = look(row + 16);
       mine = look(row + unsigned(lane > 0 && lane < LIVE ? lane : 1) * 16);
-    } while (!__all_sync(~0u, next.tag == tag && mine.tag == tag));
-    eliminate<LIVE>(at, layout, memory, best, Real(inverse), Number<Real>::value(next.value));
-    const Real value = Number<Real>::value(mine.value);
+    } while (!__all_sync(~0u, (next.lacks(tag) | mine.lacks(tag)) == 0));
+    eliminate<LIVE>(at, layout, memory, best, Real(inverse), Number<Real>::value(next.bits()));
+    const Real value = Number<Real>::value(mine.bits());
     if (lane > 0 && lane < LIVE) p[lane] = value;
     const int column = at.j0 + j;
     if (at.me == 0 && warp == 1 && lane < LIVE && j + lane < W && column + lane < s.width)
