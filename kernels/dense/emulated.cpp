@@ -60,15 +60,11 @@ Scheme make_scheme(int count) {
                    make_digits(4, Wide(1) << 62, 1, 1 << 14, p),
                    std::int32_t(((std::int64_t(1) << 38) + p / 2) / p)};
   }
-  for (int g = 0; g < s.groups; ++g) {
-    std::int64_t p[4];
-    for (int j = 0; j < 4; ++j) p[j] = 4 * g + j < count ? moduli[4 * g + j] : 1;
-    const std::int64_t all = p[0] * p[1] * p[2] * p[3], unit = std::int64_t(1) << 49;
-    const std::int64_t high = (unit + all / 2) / all;
-    s.group[g] = {
-        std::uint32_t(p[1] | p[0] << 16), std::uint32_t(p[3] | p[2] << 16),
-        std::int32_t(p[2] * p[3]),        std::int32_t(p[0] * p[1]),
-        std::ldexp(double(high), -49),    std::ldexp(double(unit - high * all) / double(all), -49)};
+  for (int i = 0; i < count; i += 2) {
+    const int other = i + 1 < count ? moduli[i + 1] : 256, both = moduli[i] * other;
+    const Wide all = ((Wide(1) << 87) + both / 2) / both;
+    s.pair[i / 2] = {std::uint32_t(other) | std::uint32_t(moduli[i]) << 16, std::int32_t(all >> 41),
+                     std::int32_t(all >> 10 & 0x7fffffff), std::int32_t(all & 1023)};
   }
   return s;
 }

@@ -6,10 +6,11 @@
 // from its residues modulo the pairwise coprime p_1 ... p_s, P = p_1 ... p_s. N is given the
 // residues of f_i v, f_i = (P / p_i)^-1 mod p_i; then r_i = f_i x mod p_i comes out of a product of
 // 8-bit numbers with 32-bit sums (exact for k <= 2^16), and x / P is r_1 / p_1 + ... + r_s / p_s up
-// to an integer:
-//   four residues  T = (r_1 p_2 + r_2 p_1) p_3 p_4 + (r_3 p_4 + r_4 p_3) p_1 p_2, |T| < 2^34
-//   sum of T / M, M = p_1 p_2 p_3 p_4, 1 / M = high + low, high a multiple of 2^-49: sum T high is
-//   exact, loses its nearest integer exactly, and sum T low is added last.
+// to an integer, in fixed point:
+//   two residues  f = r_1 p_2 + r_2 p_1, |f| <= 2^16, of f / (p_1 p_2)
+//   1 / (p_1 p_2) to a multiple of 2^-87, in words of 31, 31 and 10 bits: sums of f times each are
+//   exact; all together, a multiple of 2^-64 that has lost its integer by overflow, are within
+//   2^-64 of x / P.
 // Rounding to integers costs sqrt(k) / 2^log2(B) of |n_i| |y_j|; log2 B, from 6 moduli on: 23, 27, 31, 35,
 // 39, 43, 46, 50, 54, 58, 60 (16 moduli; more would not fit 64-bit integers). 2 m n k s integer
 // operations.
@@ -42,11 +43,9 @@ struct Modulus {
   Digits left, right;       ///< of v + 2^62, w + 2^62
   std::int32_t reciprocal;  ///< 2^38 / p, rounded: x / p for |x| <= 2^30
 };
-struct Group {                ///< four moduli, missing ones are 1
-  std::uint32_t first, last;  ///< (p_2, p_1), (p_4, p_3): low and high 16 bits
-  std::int32_t across_first;  ///< p_3 p_4
-  std::int32_t across_last;   ///< p_1 p_2
-  double high, low;           ///< of 1 / M
+struct Pair {             ///< of moduli; of an odd number the last goes with 256 and no residue
+  std::uint32_t weights;  ///< p_2, p_1: low and high 16 bits
+  std::int32_t high, middle, low;  ///< of 2^87 / (p_1 p_2): 31, 31 and 10 bits
 };
 struct Scheme {
   int count, groups;
@@ -54,7 +53,7 @@ struct Scheme {
   double mantissa;  ///< P = mantissa 2^exponent, 1 <= mantissa < 2
   int exponent;
   Modulus moduli[most_moduli];
-  Group group[most_moduli / 4];
+  Pair pair[most_moduli / 2];  ///< zero beyond the last
 };
 /// For least_moduli <= count <= most_moduli.
 Scheme make_scheme(int count);

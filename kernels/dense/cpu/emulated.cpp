@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "kernels/base/error.hpp"
@@ -64,25 +65,24 @@ void find_residues(const Scheme& s, bool left, Index count, Index k, const doubl
     }
 }
 
-/// x / P from the residues of f_i x.
+/// 2^64 x / P from the residues of f_i x.
 double fraction(const std::int8_t (&r)[most_moduli], const Scheme& s) {
-  double high = 0, low = 0;
-  for (int g = 0; g < s.groups; ++g) {
-    const Group& group = s.group[g];
-    const auto pair = [&](std::uint32_t weights, int at) {
-      return r[at] * std::int64_t(weights & 65535) + r[at + 1] * std::int64_t(weights >> 16);
-    };
-    const auto t = double(pair(group.first, 4 * g) * group.across_first +
-                          pair(group.last, 4 * g + 2) * group.across_last);
-    high = std::fma(t, group.high, high);
-    low = std::fma(t, group.low, low);
+  std::int64_t high = 0, middle = 1 << 12;
+  std::int32_t low = 0;
+  for (int g = 0; g < most_moduli / 2; ++g) {
+    const Pair& pair = s.pair[g];
+    const std::int32_t f = r[2 * g] * std::int32_t(pair.weights & 65535) +
+                           r[2 * g + 1] * std::int32_t(pair.weights >> 16);
+    high += std::int64_t(f) * pair.high;
+    middle += std::int64_t(f) * pair.middle;
+    low += f * pair.low;
   }
-  return high - std::nearbyint(high) + low;
+  return double(std::int64_t((Word(high) << 18) + Word((middle + (low >> 10)) >> 13)));
 }
 
 double subtract(double c, double fraction, double mantissa, int exponent) {
-  const int e = std::min(std::max(exponent, -2044), 2046), half = e >> 1;
-  return std::fma(-(fraction * mantissa * power_of_two(half)), power_of_two(e - half), c);
+  const int e = std::min(std::max(exponent, -2044), 2046), half = std::abs(e) <= 1022 ? 0 : e >> 1;
+  return std::fma(-(fraction * power_of_two(half)), mantissa * power_of_two(e - half), c);
 }
 
 /// Of the workspace: N's exponents and residues, then Y's.
@@ -150,7 +150,7 @@ void subtract_product(const Stream<Cpu>& stream, const Shape& shape, View<const 
                           modulus.p *
                               std::int32_t((sum * std::int64_t(modulus.reciprocal) + half) >> 38));
         }
-        out = subtract(out, fraction(r, s), s.mantissa, s.exponent - row - column);
+        out = subtract(out, fraction(r, s), s.mantissa, s.exponent - 64 - row - column);
       }
   });
 }

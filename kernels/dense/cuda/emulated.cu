@@ -4,11 +4,10 @@
 // Roofline: 4,096 byte products a clock an SM, 1,979e12 operations/s on 132 SMs at 1.83 GHz, s of
 // them for one of A -= N Y: 141 TFLOP/s at 14 moduli. A pair of blocks takes 64 KiB from L2 for 128
 // inner numbers of 256 x 256 products, 7.8e-3 bytes a product; A is read and written once, residues
-// pass through L2 once each way, s bytes an element. One H200 (cuBLAS DGEMM 55 to 59 TFLOP/s in the
-// same run), n = 32,768, 14 moduli, k = 512 / 1,024 / 2,048 / 4,096: 38 / 55 / 67 / 74 TFLOP/s. The
-// loads bind: products alone run at 1,850e12 operations/s, with their loads at 1,200e12. Clusters
-// of 4 and 8 with smaller copies halved the rate.
+// pass through L2 once each way, s bytes an element. What one H200 reaches, and what lost:
+// jobs/results/dense.md, "Emulated products".
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/base/assumed.hpp"
 #include "kernels/dense/cuda/emulated_back.cuh"
@@ -64,11 +63,11 @@ struct Block {
     }
   }
 
-  /// A warpgroup: from residues to doubles.
+  /// Warp `warp` of `finishing`: from residues to doubles.
   template <int groups>
-  __device__ __forceinline__ void finish() const {
+  __device__ __forceinline__ void finish(int warp) const {
     Ring<2> ring;
-    const int thread = int(threadIdx.x) % 128;
+    const int lane = int(threadIdx.x) % 32;
     for (Index k = first; k < p.end; k += p.wave) {
       Index row = 0, column = 0;
       tile_at(p, k, row, column);
@@ -77,15 +76,20 @@ struct Block {
       const Tile tile{p.a + row0 * p.lda + column0, p.row_exponents + row0,
                       p.column_exponents + column0, int(min(p.m - row0, Index(tile_rows))),
                       int(min(p.n - column0, Index(tile_columns)))};
-      const int i = thread / 32 * 16 + thread % 32 / 4, j = thread % 4 * 2;
-      const uint2* const from = scratch_at(p, ring.stage, 0, 0, thread);
-      Piece<groups> piece;
-      piece.load(p, from);
+      const uint2* const from = scratch_at(p, ring.stage, 0, 0, lane);
+      const auto work = [&](auto whole) {
+        Piece<groups> piece;
 #pragma unroll 1
-      for (int x = 0; x < 2 * pieces; ++x)  // the upper rows' pieces at even x
-        piece.finish(p, tile, i + x % 2 * 64, j + x / 2 * 16, [&] {
-          if (x + 1 < 2 * pieces) piece.load(p, from + (x + 1) * 128);
-        });
+        for (int x = warp; x < 8 * pieces; x += finishing) {  // 8 pieces, one below the other
+          piece.load(p, from + x * 32);
+          piece.template finish<decltype(whole)::value>(p, tile, x % 8 * 16 + lane / 4,
+                                                        x / 8 * 16 + lane % 4 * 2);
+        }
+      };
+      if (p.pairs && tile.rows == tile_rows && tile.columns == tile_columns)
+        work(std::true_type());
+      else
+        work(std::false_type());
       arrive(taken + ring.stage);
       ring.next();
     }
@@ -162,18 +166,19 @@ __global__ void __launch_bounds__(threads, 1) product_kernel(const __grid_consta
     }
     for (int h = 0; h < 2; ++h) {
       make_barrier(ready + h, 256);
-      make_barrier(taken + h, 128);
+      make_barrier(taken + h, finishing * 32);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
   meet_cluster();
-  if (block.group == 3) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (threadIdx.x == 3 * 128) block.load();
-  } else if (block.group == 2) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
-    block.template finish<groups>();
+  if (block.group >= 2) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
+    const int warp = int(threadIdx.x) / 32 - 8;
+    if (warp < finishing)
+      block.template finish<groups>(warp);
+    else if (threadIdx.x % 32 == 0)
+      block.load();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
     block.multiply();

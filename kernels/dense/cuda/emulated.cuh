@@ -21,6 +21,11 @@ __device__ __forceinline__ int dot_high(unsigned a, unsigned b, int c) {
   return d;
 }
 
+/// sum += a b; written in C it becomes a product of 64-bit numbers.
+__device__ __forceinline__ void add_product(long long& sum, int a, int b) {
+  asm("mad.wide.s32 %0, %1, %2, %0;" : "+l"(sum) : "r"(a), "r"(b));
+}
+
 /// Low byte: the residue of w, given as w + 2^62.
 __device__ __forceinline__ unsigned residue(Word w, const Digits& d, const Modulus& m) {
   const int t = dot_high(unsigned(w >> 32), d.weights, dot_low(unsigned(w), d.weights, d.start));
@@ -37,31 +42,33 @@ __device__ __forceinline__ unsigned bytes_of(unsigned a, unsigned b, unsigned c,
   return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
 }
 
-/// x / P from its residues, four a word; -P / 2 < x < P / 2.
+/// 2^64 x / P from its residues, four a word; -P / 2 < x < P / 2. By integers: beside products of
+/// bytes an instruction of double precision waits for hundreds of cycles.
 template <int groups>
 __device__ __forceinline__ double fraction(const unsigned (&r)[groups], const Scheme& s) {
-  double high = 0, low = 0;
+  long long high = 0, middle = 1 << 12;
+  int low = 0;
+  const auto add = [&](int f, const Pair& pair) {
+    add_product(high, f, pair.high);
+    add_product(middle, f, pair.middle);
+    low += f * pair.low;
+  };
 #pragma unroll
   for (int g = 0; g < groups; ++g) {
-    const Group& group = s.group[g];
-    const int first = dot_low(group.first, r[g], 0), last = dot_high(group.last, r[g], 0);
-    // 1.5 2^52 in front of a 64-bit sum makes it a double.
-    const long long sum = (long long)first * group.across_first +
-                          ((long long)last * group.across_last + 0x4338000000000000ll);
-    const double t = __longlong_as_double(sum) - 0x1.8p52;
-    high = fma(t, group.high, high);
-    low = fma(t, group.low, low);
+    add(dot_low(s.pair[2 * g].weights, r[g], 0), s.pair[2 * g]);
+    add(dot_high(s.pair[2 * g + 1].weights, r[g], 0), s.pair[2 * g + 1]);
   }
-  return high - ((high + 0x1.8p52) - 0x1.8p52) + low;
+  return __ll2double_rn((long long)((Word(high) << 18) + Word((middle + (low >> 10)) >> 13)));
 }
 
-/// c - fraction P 2^exponent, exponent without that of P.
+/// c - fraction P 2^exponent, exponent without that of P. Two factors where one leaves the range.
 __device__ __forceinline__ double subtract(double c, double fraction, double mantissa,
                                            int exponent) {
-  const int e = min(max(exponent, -2044), 2046), half = e >> 1;
+  const int e = min(max(exponent, -2044), 2046), half = abs(e) <= 1022 ? 0 : e >> 1;
   const double first = __hiloint2double((half + 1023) << 20, 0);
-  const double second = __hiloint2double((e - half + 1023) << 20, 0);
-  return fma(-(fraction * mantissa * first), second, c);
+  const double second =
+      __hiloint2double(__double2hiint(mantissa) + ((e - half) << 20), __double2loint(mantissa));
+  return fma(-(fraction * first), second, c);
 }
 
 /// exponents[i] of vector i < count of `inner` numbers in[i + k ld]: a 2-norm <= room. Blocks of 32

@@ -12,10 +12,11 @@ constexpr int left_bytes = tile_rows * chunk, right_bytes = tile_columns * chunk
 constexpr int stage_bytes = left_bytes + right_bytes;
 constexpr int stages = 4;
 constexpr int shared_bytes = stages * stage_bytes + 1024;
-constexpr int threads = 4 * 128;          // two warpgroups multiply, one makes doubles, one loads
+constexpr int threads = 4 * 128;          // two warpgroups multiply
+constexpr int finishing = 7;              // warps that make doubles; the last one loads
 constexpr Index strip = 8;                // tiles side by side that share rows of N in L2
 constexpr int pieces = 16;                // of 8 residues, of a thread and a modulus
-constexpr Index launch_chunks = 1 << 12;  // of a block, of all moduli: 2 to 3 ms
+constexpr Index launch_chunks = 1 << 11;  // of a block, of all moduli: about 1 ms
 
 /// [modulus][tile of `rows` vectors][chunk][rows x 128 bytes], swizzled as descriptors expect.
 template <int rows>
@@ -84,10 +85,47 @@ struct Tile {
   int rows, columns;
 };
 
-__device__ __forceinline__ double changed(const Product& p, double a, double x, int row,
-                                          int column) {
-  const double v = subtract(a, x, p.s.mantissa, p.s.exponent - row - column);
-  return row == not_finite || column == not_finite ? __longlong_as_double(0x7ff8ll << 48) : v;
+/// Beyond what one factor scales, and what is not finite.
+__device__ __noinline__ double changed(double a, double fraction, double mantissa, int exponent,
+                                       int row, int column) {
+  return row == not_finite || column == not_finite
+             ? __longlong_as_double(0x7ff8ll << 48)
+             : subtract(a, fraction, mantissa, exponent - 64 - row - column);
+}
+/// Exponents of rows and columns whose products one factor scales.
+__device__ __forceinline__ bool is_usual(int exponent) { return unsigned(exponent + 480) <= 960; }
+
+/// a -= x P / 2^64, each by the exponents of its row and column; words first, then rows.
+__device__ __forceinline__ void change(const Product& p, bool usual, double2 (&a)[2][2],
+                                       const double (&x)[2][4], const int (&row)[2],
+                                       const int (&column)[2][2]) {
+  if (usual) {
+    double factor[2][4];
+    const int high = __double2hiint(p.s.mantissa) + ((p.s.exponent - 64) << 20);
+#pragma unroll
+    for (int w = 0; w < 2; ++w)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        factor[w][e] = __hiloint2double(high - ((row[e / 2] + column[w][e % 2]) << 20),
+                                        __double2loint(p.s.mantissa));
+#pragma unroll
+    for (int w = 0; w < 2; ++w)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        a[w][h].x = fma(-x[w][2 * h], factor[w][2 * h], a[w][h].x);
+        a[w][h].y = fma(-x[w][2 * h + 1], factor[w][2 * h + 1], a[w][h].y);
+      }
+  } else {
+#pragma unroll
+    for (int w = 0; w < 2; ++w)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        a[w][h].x =
+            changed(a[w][h].x, x[w][2 * h], p.s.mantissa, p.s.exponent, row[h], column[w][0]);
+        a[w][h].y =
+            changed(a[w][h].y, x[w][2 * h + 1], p.s.mantissa, p.s.exponent, row[h], column[w][1]);
+      }
+  }
 }
 
 /// Eight numbers of A, as a multiplying thread holds their sums: two words, of four each.
@@ -104,55 +142,60 @@ struct Piece {
     }
   }
 
-  /// A -= product in rows i, i + 8 and columns j, j + 1 (a word), j + 8, j + 9. `load_next` is done
-  /// while A comes.
-  template <class LoadNext>
-  __device__ __forceinline__ void finish(const Product& p, const Tile& tile, int i, int j,
-                                         const LoadNext& load_next) {
-    double2 a[2][2];
-    int row[2], column[2][2];
+  /// A -= product in rows i, i + 8 and columns j, j + 1 (a word), j + 8, j + 9. `whole`: the tile
+  /// is A's, in pairs.
+  template <bool whole>
+  __device__ __forceinline__ void finish(const Product& p, const Tile& tile, int i, int j) const {
     double* const at = tile.a + i * p.lda + j;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) row[h] = i + 8 * h < tile.rows ? tile.row_exponents[i + 8 * h] : 0;
+    const bool has[2] = {whole || i < tile.rows, whole || i + 8 < tile.rows};
+    double2 a[2][2];
+    double x[2][4];
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      const int in = tile.columns - j - 8 * w;  // columns
-#pragma unroll
-      for (int e = 0; e < 2; ++e) column[w][e] = e < in ? tile.column_exponents[j + 8 * w + e] : 0;
+      const int in = whole ? 2 : tile.columns - j - 8 * w;  // columns
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         a[w][h] = double2{0, 0};
-        if (i + 8 * h >= tile.rows) continue;
+        if (!has[h]) continue;
         const double* const here = at + 8 * h * p.lda + 8 * w;
-        if (p.pairs && in > 1) {
+        if (whole || (p.pairs && in > 1)) {
           a[w][h] = *reinterpret_cast<const double2*>(here);
         } else {
           if (in > 0) a[w][h].x = here[0];
           if (in > 1) a[w][h].y = here[1];
         }
       }
+      unsigned t[4][groups];
+      transpose(t, r[w]);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[w][e] = fraction(t[e], p.s);
     }
-    unsigned t[2][4][groups];
-    transpose(t[0], r[0]);
-    transpose(t[1], r[1]);
-    load_next();
+    int row[2], column[2][2];
+    bool usual = true;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      row[h] = has[h] ? tile.row_exponents[i + 8 * h] : 0;
+      usual = usual && is_usual(row[h]);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        column[h][e] =
+            whole || j + 8 * h + e < tile.columns ? tile.column_exponents[j + 8 * h + e] : 0;
+        usual = usual && is_usual(column[h][e]);
+      }
+    }
+    change(p, usual, a, x, row, column);
 #pragma unroll
     for (int w = 0; w < 2; ++w) {
-      const int in = tile.columns - j - 8 * w;
-      double x[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) x[e] = fraction(t[w][e], p.s);
+      const int in = whole ? 2 : tile.columns - j - 8 * w;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const double2 v{changed(p, a[w][h].x, x[2 * h], row[h], column[w][0]),
-                        changed(p, a[w][h].y, x[2 * h + 1], row[h], column[w][1])};
-        if (i + 8 * h >= tile.rows) continue;
+        if (!has[h]) continue;
         double* const here = at + 8 * h * p.lda + 8 * w;
-        if (p.pairs && in > 1) {
-          *reinterpret_cast<double2*>(here) = v;
+        if (whole || (p.pairs && in > 1)) {
+          *reinterpret_cast<double2*>(here) = a[w][h];
         } else {
-          if (in > 0) here[0] = v.x;
-          if (in > 1) here[1] = v.y;
+          if (in > 0) here[0] = a[w][h].x;
+          if (in > 1) here[1] = a[w][h].y;
         }
       }
     }

@@ -15,11 +15,12 @@ __device__ __forceinline__ unsigned rank_in_cluster() {
 __device__ __forceinline__ void meet_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-/// At this barrier of block `rank` of the cluster.
+/// At this barrier of block `rank` of the cluster, after reads only: a release would wait, chunk by
+/// chunk, until this thread's stores are seen by the whole device.
 __device__ __forceinline__ void arrive_at(const Word* barrier, unsigned rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
+      "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
           shared_address(barrier)),
       "r"(rank)
       : "memory");
