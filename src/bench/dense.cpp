@@ -195,14 +195,14 @@ template <class B>
 void bench_inverse(Run& run, Context<B>& context, const DenseBenchOptions& options, Index n,
                    double bound) {
   const Word seed = Word(run.options.seed);
-  const EliminationPlan plan =
-      plan_elimination<B>(context.size(), n, 0, true, run.options.block, options.pivoting,
-                          run.options.precision == "emulated");
+  EliminationPlan plan = plan_elimination<B>(context.size(), n, 0, true, run.options.block,
+                                             options.pivoting, run.options.precision == "emulated");
+  plan.moduli = options.moduli;
   constexpr bool host = std::is_same_v<B, Cpu>;
   require_memory(run.control, (Index(192) << 20) + (host ? plan.bytes : 0), host ? 0 : plan.bytes);
   BenchRun what;
   what.sizes = {{"n", n}, {"block", plan.block}};
-  if (plan.emulated) what.sizes["precision"] = "emulated";
+  if (plan.emulated) what.sizes.update({{"precision", "emulated"}, {"moduli", plan.moduli}});
   what.who = "terrace";
   what.work = 2e-9 * std::pow(double(n), 3);
   what.unit = "GFLOP/s";
@@ -258,6 +258,7 @@ void check_solve_options(const CommonOptions& o, bool solve) {
 
 void bench_dense(Run& run, DenseBenchOptions& options) {
   check_solve_options(run.options, options.solve);
+  check_moduli(options.moduli, run.options.precision == "emulated");
   // --block and --pivoting are the other method's here.
   check_textbook_options(run.control.size(), run.options.method == "textbook", 0, "auto",
                          !options.grid.empty() || !options.threads.empty());
@@ -305,6 +306,8 @@ void add_bench(CLI::App& bench, Selected& selected) {
   add_launch_options(*command, options->grid, options->threads);
   command->get_option("--grid")->delimiter(',');
   command->get_option("--threads")->delimiter(',');
+  command->add_option("--moduli", options->moduli, "Of --precision emulated (default 14)")
+      ->check(CLI::Range(fewest_moduli, accurate_moduli));
   CLI::Option* const solve =
       command->add_flag("--solve", options->solve, "Systems A X = B in place of inverses");
   command->add_option("--rhs", options->right, "Right-hand sides of --solve (default 1)")

@@ -7,6 +7,7 @@
 #include "kernels/dense/rivals.hpp"
 #include "src/bench/bench.hpp"
 #include "src/dense/check.hpp"
+#include "src/dense/elimination.hpp"
 
 namespace terrace::dense {
 
@@ -15,6 +16,7 @@ struct DenseBenchOptions : BenchOptions {
   std::vector<Index> grid, threads;  ///< of --method textbook
   bool solve = false;                ///< --solve: systems, not inverses
   Index right = 1;                   ///< --rhs
+  int moduli = accurate_moduli;      ///< of --precision emulated
 };
 
 /// Columns [first, first + columns) of the random matrix on the host, as a file would deliver them:

@@ -64,6 +64,7 @@ class DenseJob : public PhasedJob {
   void outcome() override {
     run_.rate(1e-9 * plan_.flops() / run_.seconds("solve"), "GFLOP/s");
     note_refinement();
+    note_moduli();
     require_regular();
     nlohmann::json& result = run_.report["result"];
     if (refined_) return;  // the factor in low precision has no determinant of A
@@ -156,6 +157,17 @@ class DenseJob : public PhasedJob {
       run_.say("note       " + run_.report["note"].template get<std::string>());
     }
   }
+  /// Where fewer moduli were asked for than its residual allows.
+  void note_moduli() {
+    if constexpr (std::is_same_v<System, DenseSystem<B>>) {
+      if (!plan_.emulated || system_.moduli() == plan_.moduli) return;
+      run_.report["moduli"] = system_.moduli();
+      run_.report["note"] =
+          fmt::format("{} moduli left a residual ratio of 1 or more; made again with {}",
+                      plan_.moduli, system_.moduli());
+      run_.say("note       " + run_.report["note"].template get<std::string>());
+    }
+  }
   /// The outcomes of the elimination that are not results.
   void require_regular() {
     if (found_.overflow)
@@ -239,10 +251,13 @@ void check_invert_options(const Run& run, const DenseOptions& options) {
 }
 
 /// What a method has no use for; the parser asks, before a checkpoint is looked for.
-void check_common_options(const CommonOptions& o) {
+void check_common_options(const CommonOptions& o, int moduli) {
   const auto refuse = [](const std::string& what) {
     fail_together(Exit::usage, what + "; leave one of them out");
   };
+  check_moduli(moduli, o.precision == "emulated");
+  if (moduli < accurate_moduli && o.no_check)
+    refuse("a result by fewer moduli is accepted by its check; --moduli with --no-check");
   if (o.check == "exact" && o.no_check) refuse("--check exact and --no-check; on the command line");
   const bool mixed = o.precision == "mixed";
   if (mixed && !o.method.empty() && o.method != "lu")
@@ -316,7 +331,8 @@ void add_commands(CLI::App& app, Selected& selected) {
                      "partial: as on one rank; tournament: one exchange per panel")
         ->check(CLI::IsMember({"auto", "partial", "tournament"}));
     add_reading_options(*command, selected.options, {"dense"});
-    command->parse_complete_callback([&selected] { check_common_options(selected.options); });
+    command->parse_complete_callback(
+        [&selected, options] { check_common_options(selected.options, options->moduli); });
     return command;
   };
   CLI::App* inverse =
@@ -339,6 +355,11 @@ void add_commands(CLI::App& app, Selected& selected) {
            "terrace dense factor dense.h5:/A -o factor.h5", "--precision=fp64 --method=lu,cholesky",
            verify_dense_factor},
           factor);
+  for (CLI::App* command : {inverse, solution})
+    command
+        ->add_option("--moduli", options->moduli,
+                     "Of --precision emulated: 12 and 13 are faster; the residual decides")
+        ->check(CLI::Range(fewest_moduli, accurate_moduli));
   for (CLI::App* command : {solution, factors})
     command
         ->add_option("--assume", options->assume,

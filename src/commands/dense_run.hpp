@@ -16,6 +16,7 @@ struct DenseOptions {
   std::string matrix, rhs, factor, pivoting = "auto", assume;
   bool factors = false;         ///< dense factor
   Index grid = 0, threads = 0;  ///< launches of the textbook's method; 0: not given
+  int moduli = accurate_moduli;
 };
 
 // Host memory for reading, writing and checking.
@@ -57,6 +58,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
   }
   request.block = run.options.block;
   request.emulated = run.options.precision == "emulated";
+  request.moduli = o.moduli;
   request.mixed = run.options.precision == "mixed";
   request.guard = run.options.guard;
   DensePlan plan = plan_dense<B>(run.control.size(), n, request);
@@ -65,6 +67,7 @@ DensePlan choose_plan(Run& run, Index n, Index right, const DenseOptions& o) {
                        {"method", plan.method},
                        {"pivoting", name_of(plan.pivoting)},
                        {"precision", run.options.precision}});
+  if (plan.emulated) run.settings["moduli"] = plan.moduli;
   return plan;
 }
 
@@ -81,6 +84,7 @@ void note_plan(Run& run, const DensePlan& plan) {
   run.report["memory_per_rank"] = plan.bytes;
   if (blocked) {
     run.report["precision"] = plan.emulated ? "emulated" : plan.mixed ? "mixed" : "fp64";
+    if (plan.emulated) run.report["moduli"] = plan.moduli;
   } else if (!std::is_same_v<B, Cpu>) {
     run.report["grid"] = plan.launch.grid;
     run.report["threads"] = plan.launch.threads;
@@ -105,6 +109,7 @@ Work work_of(const Context<B>& context, const DensePlan& plan, bool check) {
   work.tournament = plan.pivoting == Pivoting::tournament;
   work.gathered = plan.gathered;
   work.emulated = plan.emulated;
+  work.moduli = plan.moduli;
   work.mixed = plan.mixed;
   work.check = check || plan.method == "cramer";
   return dense_work(work);
@@ -131,7 +136,9 @@ void describe_plan(Run& run, const DensePlan& plan) {
   run.say(fmt::format("block      {} ({})", plan.block, plan.why_block));
   run.say(fmt::format("pivoting   {} ({})", name_of(plan.pivoting), plan.why_pivoting));
   if (plan.emulated)
-    run.say("precision  emulated (asked for): the update by products of 8-bit integers, 14 moduli");
+    run.say(fmt::format(
+        "precision  emulated (asked for): the update by products of 8-bit integers, {} moduli",
+        plan.moduli));
   if (plan.mixed)
     run.say(
         fmt::format("precision  mixed (asked for): the update in {}, then refined with A in FP64, "

@@ -53,9 +53,7 @@ RowElimination<B>::RowElimination(Context<B>& context, const EliminationPlan& pl
     pivot_rows_ = Buffer<double, B>(block * plan.sent_columns());
     separate_y_ = sizes.separate_y;
     if (ranks > 1 || separate_y_) other_rows_ = Buffer<double, B>(block * plan.sent_columns());
-    if (plan.emulated)
-      integers_ =
-          Buffer<std::byte, B>(emulated::workspace_bytes(B{}, shape_of_products(plan, most)));
+    if (plan.emulated) integers_ = Buffer<std::byte, B>(products_bytes<B>(plan, most));
     if (plan.low) integers_ = Buffer<std::byte, B>(low_bytes(B{}, most, plan.columns, plan.block));
     global_row_ = Buffer<Index, B>(slots_);
     column_of_ = Buffer<Index, B>(slots_);

@@ -21,6 +21,11 @@ namespace terrace::dense {
 
 enum class Pivoting { partial, tournament };
 
+/// Moduli of emulated products; with accurate_moduli errors are those of FP64's.
+constexpr int accurate_moduli = 14, fewest_moduli = 12;
+/// Fewer need `emulated`. Throws agreed Error(usage).
+void check_moduli(int moduli, bool emulated);
+
 /// Choices and memory of one elimination, known before anything is read.
 struct EliminationPlan {
   Index n = 0, right = 0;  ///< order, and columns right of A
@@ -42,6 +47,7 @@ struct EliminationPlan {
   /// The update by products of integers (kernels/dense/emulated.hpp), as accurate as in FP64; CUDA
   /// only.
   bool emulated = false;
+  int moduli = accurate_moduli;  ///< of emulated: with fewer, for whom a residual decides
   bool guard =
       false;  ///< the last of the columns right of A is for check sums; src/dense/guard.hpp
   Index guard_interval = 0;  ///< panels from a check to the next; 0: so that they cost little
@@ -60,6 +66,9 @@ void keep_lower(EliminationPlan& plan, bool low);
 /// The emulated products of a plan on `slots` rows: with some columns at a time, as accurate as in
 /// FP64 (measured: largest error 1.5 eps |n_i| |y_j|, DGEMM's 2.9).
 emulated::Shape shape_of_products(const EliminationPlan& plan, Index slots);
+/// Their memory, enough for accurate_moduli.
+template <class B>
+Index products_bytes(const EliminationPlan& plan, Index slots);
 
 /// What the elimination found; the same on all ranks.
 struct [[nodiscard]] EliminationOutcome {
@@ -97,6 +106,8 @@ class RowElimination {
 
   /// Collective. Overwrites data().
   EliminationOutcome run(Progress& progress, const StageTimes<B>& stages = {});
+  /// Of a plan with `emulated`, at most accurate_moduli.
+  void set_moduli(int moduli) { plan_.moduli = moduli; }
   /// Of a plan with `low`: whether run() is so, or in FP64.
   void set_low(bool low) { plan_.low = low; }
   /// run(), for plans with a guard too: what it suspects, and a matrix without an inverse, is done

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "distrib/agree.hpp"
 #include "kernels/base/error.hpp"
@@ -14,74 +15,6 @@
 #include "src/frame/guard.hpp"
 
 namespace terrace::dense {
-
-double DensePlan::flops() const {
-  const double order = double(n);
-  if (method == "cramer") return 2.0 / 3 * std::pow(order, 3) * double(1 + n * rhs);
-  if (inverse) return 2 * std::pow(order, 3);
-  if (stored) return 2 * order * order * double(rhs);
-  return order * order * (order * (lu ? 2.0 / 3 : 1.0) + 2 * double(rhs));
-}
-
-Index DensePlan::host_bytes() const { return mixed ? refine_bytes(n, rows.slots(0), right) : 0; }
-
-template <class B>
-void keep_doubles(EliminationPlan& plan) {
-  keep_lower<B>(plan, true);
-  plan.bytes += 8 * plan.rows.slots(0) * plan.n;
-}
-
-template <class B>
-DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
-  DensePlan plan;
-  plan.n = n;
-  plan.inverse = o.inverse;
-  plan.method = o.method;
-  plan.factor = o.factor;
-  plan.stored = o.stored;
-  plan.rhs = plan.right = o.factor ? 1 : o.right;
-  plan.exact_check = o.exact_check;
-  plan.seed = o.seed;
-  if (o.method == "textbook") {
-    plan.launch = launch_of<B>(o.grid, o.threads);
-    plan.bytes = plan_textbook(n, plan.launch).bytes;
-    return plan;
-  }
-  if (o.method == "cramer") return plan;
-  const bool lu = o.method == "lu" || (o.method.empty() && !o.inverse && !o.emulated);
-  if (lu && o.emulated)
-    fail_together(Exit::usage,
-                  "LU has FP64 only; --precision emulated; leave it out, or use --method "
-                  "gauss-jordan");
-  plan.method = lu ? "lu" : "gauss-jordan";
-  if (o.mixed && (!lu || o.factor || o.stored || o.guard))
-    fail_together(
-        Exit::usage,
-        "mixed precision is for solutions by LU, without --guard; --precision mixed; leave "
-        "it out");
-  if (o.mixed && !emulated::available(B{}))
-    fail_together(Exit::usage,
-                  "mixed precision needs a GPU of compute capability 9.0, or --backend cpu; "
-                  "--precision mixed; leave the option out");
-  plan.mixed = o.mixed;
-  plan.probes = n > 0 && !o.inverse && o.condition ? condition_probes : 0;
-  static_cast<EliminationPlan&>(plan) =
-      plan_elimination<B>(ranks, n, plan.rhs + plan.probes + (o.guard ? 1 : 0), o.inverse, o.block,
-                          o.pivoting, o.emulated, lu, o.room);
-  if (o.factor) keep_lower<B>(plan, false);
-  if (o.mixed && !std::is_same_v<B, Cpu> && ranks == 1 && plan.pivoting == Pivoting::partial) {
-    plan.float_block = float_block(n, o.block);
-    plan.bytes += float_elimination_bytes<B>({n, plan.float_block}, plan.right);
-  } else if (o.mixed) {
-    keep_doubles<B>(plan);
-  }
-  plan.guard = o.guard;
-  if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
-  // Measured on one and two H200: by LU even at n = 12,000, an inverse 8 % faster at 8,192.
-  if (!std::is_same_v<B, Cpu> && ranks > 1 && n < (lu ? 12000 : 8192))
-    plan.note = "one GPU is faster than several at this order; start one rank";
-  return plan;
-}
 
 template <class B>
 DenseSystem<B>::DenseSystem(Context<B>& context, const DensePlan& plan, RowReader a, RowReader b)
@@ -305,8 +238,33 @@ EliminationOutcome DenseSystem<B>::solve(Progress& progress, const StageTimes<B>
   EliminationOutcome found =
       textbook_ ? textbook_->run(progress) : jordan_->run_guarded(progress, [this] { read(); });
   if (found.good() && !settles()) found.overflow = true;
+  moduli_ = plan_.moduli;
+  if (moduli_ < accurate_moduli && !is_accepted(found)) {
+    moduli_ = accurate_moduli;
+    jordan_->set_moduli(moduli_);
+    Checkpoints* const checkpoints = std::exchange(progress.checkpoints, nullptr);
+    read();
+    kept_.begin();
+    found = jordan_->run_guarded(progress, [this] { read(); });
+    progress.checkpoints = checkpoints;
+    if (found.good() && !settles()) found.overflow = true;
+    jordan_->set_moduli(plan_.moduli);
+  }
   found.log_abs_determinant = powers_.log_determinant(found.log_abs_determinant);
   return found;
+}
+
+/// With fewer moduli: by the residual, which check() then need not form again.
+template <class B>
+bool DenseSystem<B>::is_accepted(const EliminationOutcome& found) {
+  if (!found.good()) return false;
+  const double ratio = residual([&](const InverseResidual& r) { seen_ = r; });
+  if (ratio < 1) {
+    ratio_ = ratio;
+    return true;
+  }
+  seen_.reset();
+  return false;
 }
 
 template <class B>
@@ -385,7 +343,9 @@ double DenseSystem<B>::residual(const std::function<void(const InverseResidual&)
 template <class B>
 double DenseSystem<B>::check(Progress& progress,
                              const std::function<void(const InverseResidual&)>& seen) {
-  const double ratio = residual(seen);
+  if (ratio_ && seen_ && seen) seen(*seen_);
+  const double ratio = ratio_ ? *ratio_ : residual(seen);
+  ratio_.reset();
   if (!plan_.guard || again_ || ratio <= residual_limit) return ratio;
   read();
   const double now = solve(progress).good() ? residual(seen) : INFINITY;
@@ -415,10 +375,7 @@ RowSource DenseSystem<B>::rows() const {
   return scaled(std::move(rows), powers_.result);
 }
 
-#define TERRACE_INSTANTIATE(B)                                       \
-  template DensePlan plan_dense<B>(int, Index, const DenseRequest&); \
-  template void keep_doubles<B>(EliminationPlan&);                   \
-  template class DenseSystem<B>;
+#define TERRACE_INSTANTIATE(B) template class DenseSystem<B>;
 TERRACE_FOR_EACH_BACKEND(TERRACE_INSTANTIATE)
 #undef TERRACE_INSTANTIATE
 

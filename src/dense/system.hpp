@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "src/dense/check.hpp"
 #include "src/dense/elimination.hpp"
 #include "src/dense/float_elimination.hpp"
 #include "src/dense/refine.hpp"
@@ -35,6 +36,7 @@ struct DenseRequest {
   Index block = 0;
   std::string pivoting = "auto";
   bool emulated = false, guard = false;
+  int moduli = accurate_moduli;  ///< of emulated
   bool mixed = false;        ///< of LU's solution: in low precision, refined; src/dense/refine.hpp
   bool condition = true;     ///< reciprocal_condition() is asked for, of a solution
   bool exact_check = false;  ///< of an inverse of any order
@@ -102,6 +104,9 @@ class DenseSystem {
   /// Error(fault) where memory was to blame. progress.checkpoints are written and continued.
   /// `stages`: of a mixed solution.
   EliminationOutcome solve(Progress& progress, const StageTimes<B>& stages = {});
+  /// Of emulated products, after solve(): those that gave the result. With fewer than accurate_moduli
+  /// asked for, a result whose residual ratio is 1 or more was made again with these.
+  [[nodiscard]] int moduli() const { return moduli_; }
   /// Of a mixed solution, after solve(): where it did not converge, that is FP64's, and so is the
   /// determinant; else the determinant is none.
   [[nodiscard]] const Refinement& refinement() const { return refinement_; }
@@ -129,6 +134,7 @@ class DenseSystem {
   }
 
  private:
+  [[nodiscard]] bool is_accepted(const EliminationOutcome& found);
   [[nodiscard]] InverseRows<B> held() const;
   [[nodiscard]] io::Source<double> stored(Index from, Index columns) const;
   void load(Index from, Index columns, const RowReader& read, ColumnSizes* sizes = nullptr);
@@ -170,6 +176,10 @@ class DenseSystem {
   Buffer<double, B> doubles_;
   std::optional<FloatElimination<B>> floats_;
   Refinement refinement_;
+  // Of emulated products: which gave the result, and, where it was asked then, its residual.
+  int moduli_ = accurate_moduli;
+  std::optional<double> ratio_;
+  std::optional<InverseResidual> seen_;
 };
 
 }  // namespace terrace::dense

@@ -102,6 +102,7 @@ struct DenseWork {
   std::string method = "gauss-jordan";
   Index n = 0, right = 0, block = 1;
   bool inverse = true, tournament = false, emulated = false, check = true;
+  int moduli = 14;        ///< of emulated
   bool mixed = false;     ///< of LU: the update in low precision, then refined
   bool gathered = false;  ///< one of several GPUs factors the panels
 };

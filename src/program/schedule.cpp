@@ -88,7 +88,9 @@ constexpr double strips = 0.6;
 
 Steps dense_steps(const DenseWork& w) {
   constexpr double tall = 0.07;  // a panel's own products, of DGEMM
-  const double moduli = w.mixed ? 7 : 14;
+  const double moduli = w.mixed ? 7 : w.moduli;
+  // Of the rate of 1,024 columns, panels beside it: inverses of 16,384 to 65,536 on one and two H200.
+  const double integers = w.mixed ? 0.9 : 1.4 * double(w.block) / double(w.block + 720);
   // 6 us for a column in two rounds: n = 4,096 and 8,192 on two; by peer memory, where the host does
   // not wait for NCCL, 4.5 us: LU too, n to 16,384.
   const double tournament = w.on.nccl ? 4 : 2.9;
@@ -106,7 +108,7 @@ Steps dense_steps(const DenseWork& w) {
     const double rows = std::ceil((lu ? n - first : n) / ranks);
     const double width = n + right - (w.inverse ? 0 : first);  // of the pivot rows
     const auto product = [&](double flops) {
-      return w.emulated || w.mixed ? Term{Rate::integers, moduli * flops, 0.9}
+      return w.emulated || w.mixed ? Term{Rate::integers, moduli * flops, integers}
                                    : Term{Rate::product, flops, efficiency};
     };
     Step step;

@@ -161,6 +161,44 @@ void check_second_try(Context<B>& context) {
     }
 }
 
+/// Products with 12 moduli: kept where the residual is small, else made again with 14.
+template <class B>
+void check_few_moduli(Context<B>& context) {
+  if (!emulated::available(B{})) return;
+  for (const bool inverse : {true, false})
+    for (const bool grows : {false, true}) {
+      INFO("inverse " << inverse << ", grows " << grows);
+      DenseRequest request;
+      request.inverse = inverse;
+      request.right = inverse ? 0 : 3;
+      request.method = "gauss-jordan";
+      request.emulated = true;
+      request.block = grows ? 8 : 64;
+      const Index n = grows ? 100 : 300;
+      // Each of the first columns nearly doubles what is right of it.
+      const Entry a = [&](Index i, Index j) {
+        const double any = random_uniform(7, i, j);
+        if (!grows || j >= 12) return any;
+        return i < j ? 0.0 : i == j ? 1.0 : -0.9 + 0.01 * any;
+      };
+      const Entry b = [](Index i, Index j) { return random_uniform(10, i, j); };
+      const Answer full = answered(context, plan_dense<B>(context.size(), n, request), a, b);
+      request.moduli = 12;
+      const DensePlan plan = plan_dense<B>(context.size(), n, request);
+      DenseSystem<B> system(context, plan, rows_from(n, a), rows_from(plan.rhs, b));
+      Progress silent(false, false);
+      system.read();
+      REQUIRE_ALL(system.solve(silent).good());
+      CHECK_ALL(system.moduli() == (grows ? 14 : 12));
+      int seen = 0;
+      const double ratio = system.check(silent, [&](const InverseResidual&) { ++seen; });
+      INFO("residual ratio " << ratio << ", of 14 moduli " << full.ratio);
+      CHECK_ALL(seen == (inverse ? 1 : 0));
+      CHECK_ALL(ratio < (grows ? residual_limit : 1));
+      CHECK_ALL((ratio == full.ratio) == grows);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("systems of any scale have the textbook's answer", "[cpu]") {
@@ -174,6 +212,9 @@ TEST_CASE("singular and overflowing systems are outcomes", "[cpu]") {
 }
 TEST_CASE("singular and overflowing systems are outcomes, CUDA", "[gpu]") {
   on<Cuda>([](auto& context) { check_outcomes(context); });
+}
+TEST_CASE("a result by few moduli is kept for its residual, CUDA", "[gpu]") {
+  on<Cuda>([](auto& context) { check_few_moduli(context); });
 }
 TEST_CASE("the guard tries again before it accuses", "[cpu]") {
   on<Cpu>([](auto& context) { check_second_try(context); });

@@ -192,6 +192,14 @@ for option in ("--factor :/band", "--method streamed", "--diagonal cpu", "--subs
 refused("band solve in.h5:/band --rhs :/b -o out.h5 --precision emulated", 2, "emulated", "--precision")
 refused("dense invert in.h5:/A -o out.h5 --precision emulated --backend cpu", 2, "emulated", "--precision")
 refused("dense invert in.h5:/A -o out.h5 --precision emulated --method textbook", 2, "textbook", "--precision")
+for command in ("dense invert in.h5:/A", "dense solve in.h5:/A --rhs :/b"):
+    for options in ("--moduli 12", "--moduli 13 --method lu" if "solve" in command else "--moduli 13 --guard",
+                    "--moduli 12 --precision mixed" if "solve" in command else "--moduli 12 --method textbook"):
+        refused(f"{command} -o out.h5 {options}", 2, "--moduli", "--precision emulated")
+    refused(f"{command} -o out.h5 --precision emulated --moduli 12 --no-check", 2, "--moduli", "--no-check")
+    for number in (11, 15, -1, "x"):
+        refused(f"{command} -o out.h5 --precision emulated --moduli {number}", 2, str(number), "--moduli")
+refused("dense factor in.h5:/A -o out.h5 --moduli 12", 2, "--moduli")
 refused("dense invert in.h5:/A -o out.h5 --precision mixed", 2, "dense invert", "--precision")
 refused("band factor in.h5:/band -o out.h5 --precision mixed", 2, "band factor", "--precision")
 refused("cg in.h5:/A --rhs :/b -o out.h5 --precision mixed --layout rows", 2, "triangle", "--precision")

@@ -138,7 +138,7 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
     "bench gf2": ("--n --repeat --rivals --stages --energy --product --levels --inverse --columns --density --half-rank --rank --echelon --checksum "
                   "--calibrate --study --candidates --transfers --no-check --method --block " + BITS, BENCH_REFUSED),
     "bench band": ("--n --repeat --rivals --stages --half-bandwidth --rhs --parts --widths --diagonal --substitution --no-check --method --block", BENCH_REFUSED),
-    "bench dense": ("--n --repeat --rivals --stages --solve --rhs --grid --threads --pivoting --no-check --method --block", BENCH_REFUSED),
+    "bench dense": ("--n --repeat --rivals --stages --solve --rhs --grid --threads --pivoting --no-check --method --block --moduli", BENCH_REFUSED),
     "bench cg": ("--n --repeat --rivals --kind --half-bandwidth --points --stencil --shuffle --iterations --preconditioner --layout --diagonal --rhs "
                  "--rtol --no-check --method", {**BENCH_REFUSED, "--block": "8"}),
     "bench matrix": ("--n --repeat --what --no-check --most-" + ("alternative" if gpus() else "serial"), {**BENCH_REFUSED, "--method": "foo", "--block": "8", "--rivals": "foo",
@@ -184,6 +184,8 @@ def options(command):
 REFUSED = [  # what the other options of a line leave without a meaning
     ("bench band --n 50 --backend cpu --rivals foo", "foo"), ("bench cg --n 50 --backend cpu --rivals foo", "foo"),
     ("bench dense --n 50 --backend cpu --rivals foo", "foo"), ("bench dense --n 50 --precision mixed", "--precision"),
+    ("bench dense --n 50 --moduli 12", "--moduli"), ("bench dense --n 50 --solve --precision mixed --moduli 13", "--moduli"),
+   
     ("bench dense --n 50 --solve --method gauss-jordan --precision mixed", "--precision"), ("bench dense --n 50 --backend cpu --rivals cusolver", "cusolver"),
     ("bench gf2 --n 50 --rivals foo", "foo"), ("bench cg --kind band --rivals blas", "blas"), ("bench cg --kind csr --n 50", "--n"),
     ("bench cg --kind csr --layout rows", "--layout"), ("bench cg --points 4", "--points"), ("bench cg --half-bandwidth 4", "--half-bandwidth"),

@@ -151,6 +151,8 @@ def choose_way(p, command):
         p.option("--guard")
     if way in ("", "gauss-jordan") and command != "factor" and draw.chance(0.05):
         p.option("--precision", "emulated", refused=True)
+        if draw.chance(0.5):
+            p.option("--moduli", draw.pick(["12", "13", "14"]), refused=True)
     return True
 
 

@@ -157,7 +157,7 @@ for command, line in inputs.items():
 VALUES = {"--output": "x.h5", "--report": "r.json", "--method": "", "--block": "64", "--seed": "3", "--checkpoint": "c.h5", "--checkpoint-every": "1h --checkpoint c.h5",
           "--k": "4", "--candidates": "2", "--levels": "0", "--rhs": ":/b", "--x0": ":/x_true", "--scratch-dir": ". --method streamed", "--parts": "1 --method streamed",
           "--diagonal": "cpu", "--substitution": "cpu", "--rtol": "1e-8", "--atol": "1e-8", "--max-iterations": "900", "--condition": "50 --plan",
-          "--ranks": "2 --plan", "--gpu": None, "--degree": "3 --preconditioner chebyshev", "--near-null-space": None, "--at-once": "2", "--monitor": "5", "--factor": "factor.h5", "--grid": None, "--threads": None, "--restart": None,
+          "--ranks": "2 --plan", "--gpu": None, "--degree": "3 --preconditioner chebyshev", "--near-null-space": None, "--moduli": "14", "--at-once": "2", "--monitor": "5", "--factor": "factor.h5", "--grid": None, "--threads": None, "--restart": None,
           "--format": None, "--uplo": None, "--order": None, "--columns": None, "--bitorder": None, "--shape": None, "--help": "", "--layout": None, "--block-jacobi": None}
 test.run("band factor band.h5:/A -o factor.h5", 1, 0)
 test.run("dense factor dense.h5:/A -o dense_factor.h5", 1, 0)

@@ -139,6 +139,7 @@ def alone():
 RESTARTS = [
     ("x", "dense solve dense.h5:/A --rhs :/b --block 128"),
     ("inverse", "dense invert dense.h5:/A --block 128"),
+    ("inverse", "dense invert dense.h5:/A --block 128 --precision emulated --moduli 12"),
     ("rref", "gf2 rref bits.h5:/A --block 512"),
     ("product", "gf2 multiply bits.h5:/A more.h5:/A --levels 2"),
     ("product", "gf2 multiply bits.h5:/A more.h5:/A --levels 0 --block 1024"),

@@ -65,7 +65,7 @@ small, small_b = rng.standard_normal((9, 9)), rng.standard_normal((9, 2))
 graded = rng.standard_normal((n, n)) * np.logspace(-40, 40, n)[:, None]
 power = {"1e-300": -997, "1e-290": -963, "1e-155": -515, "odd": 301, "1e155": 515, "1e300": 990}
 if backend == "cuda":
-    precisions = ["", " --precision emulated"]
+    precisions = ["", " --precision emulated", " --precision emulated --moduli 12"]
 else:
     precisions = [""]
 commands = [("dense invert in.h5:/A --block 8" + p + q, "inverse", r) for p in ("", " --pivoting tournament") for q in precisions
