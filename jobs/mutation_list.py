@@ -185,6 +185,11 @@ MUTATIONS = [
     ("src/program/command_line.cpp", "if (word == name + \"=\") return empty_value(*app, name);", "", "program/mistakes"),
     ("src/api/held_rows.cpp", "run.rank != me || (r == me && stays(run))", "run.rank != me || stays(run)", "gpu api/library.2"),
     ("src/dense/system.cpp", "if (!of_b.finite() && refuse_) refuse_();", "", "api/library.1 api/library.2"),
+    ("kernels/dense/emulated.cpp", "all >> 10 & 0x7fffffff", "all >> 10 & 0x3fffffff", "dense/emulated.1"),
+    ("kernels/dense/cpu/emulated.cpp", "(low >> 10)", "(low >> 11)", "dense/emulated.1"),
+    ("src/dense/plan.cpp", "if (!emulated && moduli != accurate_moduli)", "if (moduli < fewest_moduli)", "program/bad_input"),
+    ("src/dense/system.cpp", "if (ratio < 1) {", "if (ratio < 100) {", "gpu dense/system.1"),
+    ("src/dense/system.cpp", "jordan_->set_moduli(moduli_);", "", "gpu dense/system.1"),
     ("kernels/dense/cpu/probes.cpp", "std::exp(logarithms / double(condition_probes))", "std::exp(logarithms / 15.0)", "dense/probes.1"),
     ("kernels/base/cpu/matrix.cpp", "if (std::isnan(size)) most[j] = std::numeric_limits<double>::infinity();", "", "base/matrix.1"),
     # --- a band that lies in memory

@@ -14,6 +14,7 @@ namespace terrace::dense::cluster {
 
 constexpr int most_processors = 16;         // of a cluster
 constexpr int panel_most = 128;             // columns of one launch
+static_assert(panel_most < 1 << 16);        // tags of a header have 16 bits
 constexpr unsigned row_bits = 0x7fffffffu;  // of a header; bit 31 is the pivot's sign
 
 /// |value| as ordered bits, its exponent one up so that 0 means no candidate; not finite counts as
