@@ -163,8 +163,8 @@ class DenseJob : public PhasedJob {
       if (!plan_.emulated || system_.moduli() == plan_.moduli) return;
       run_.report["moduli"] = system_.moduli();
       run_.report["note"] =
-          fmt::format("{} moduli left a residual ratio of 1 or more; made again with {}",
-                      plan_.moduli, system_.moduli());
+          fmt::format("{} moduli left no residual ratio below 1; made again with {}", plan_.moduli,
+                      system_.moduli());
       run_.say("note       " + run_.report["note"].template get<std::string>());
     }
   }

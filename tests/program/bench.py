@@ -185,7 +185,6 @@ REFUSED = [  # what the other options of a line leave without a meaning
     ("bench band --n 50 --backend cpu --rivals foo", "foo"), ("bench cg --n 50 --backend cpu --rivals foo", "foo"),
     ("bench dense --n 50 --backend cpu --rivals foo", "foo"), ("bench dense --n 50 --precision mixed", "--precision"),
     ("bench dense --n 50 --moduli 12", "--moduli"), ("bench dense --n 50 --solve --precision mixed --moduli 13", "--moduli"),
-   
     ("bench dense --n 50 --solve --method gauss-jordan --precision mixed", "--precision"), ("bench dense --n 50 --backend cpu --rivals cusolver", "cusolver"),
     ("bench gf2 --n 50 --rivals foo", "foo"), ("bench cg --kind band --rivals blas", "blas"), ("bench cg --kind csr --n 50", "--n"),
     ("bench cg --kind csr --layout rows", "--layout"), ("bench cg --points 4", "--points"), ("bench cg --half-bandwidth 4", "--half-bandwidth"),

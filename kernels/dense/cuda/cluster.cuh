@@ -257,7 +257,7 @@ struct Leaf {
     const int lane = int(threadIdx.x) % 32;
     Header got{0, tag, row_bits, tag};
     do {
-      if (lane < at.processors) got = look_at_header(heads + lane * 16);
+      if (lane < at.processors) got = look<Header>(heads + lane * 16);
     } while (!__all_sync(~0u, got.lacks(tag) == 0));
     winner = Head{got.rank(), got.row}.best();
     return {__shfl_sync(~0u, got.rank(), winner), __shfl_sync(~0u, got.row, winner)};
@@ -289,8 +289,8 @@ struct Leaf {
                          unsigned(odd * most_processors + winner) * row_bytes;
     Chunk next, mine;
     do {
-      next = look(row + 16);
-      mine = look(row + unsigned(lane > 0 && lane < LIVE ? lane : 1) * 16);
+      next = look<Chunk>(row + 16);
+      mine = look<Chunk>(row + unsigned(lane > 0 && lane < LIVE ? lane : 1) * 16);
     } while (!__all_sync(~0u, (next.lacks(tag) | mine.lacks(tag)) == 0));
     eliminate<LIVE>(at, layout, memory, best, Real(inverse), Number<Real>::value(next.bits()));
     const Real value = Number<Real>::value(mine.bits());

@@ -38,44 +38,34 @@ __device__ inline char* of_processor(void* here, int processor) {
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(processor));
   return reinterpret_cast<char*>(there);
 }
-__device__ inline void send(char* to, Bits number, unsigned tag) {
-  asm volatile(
-      "{\n\t.reg .u64 low, high;\n\t"
-      "mov.b64 low, {%1, %3};\n\tmov.b64 high, {%2, %3};\n\t"
-      "st.relaxed.cluster.v2.u64 [%0], {low, high};\n\t}" ::"l"(to),
-      "r"(unsigned(number)), "r"(unsigned(number >> 32)), "r"(tag)
-      : "memory");
-}
-__device__ inline void send_header(char* to, Bits rank, unsigned row, unsigned tag) {
+/// (a, b) and (c, d), the two words of a message.
+__device__ inline void send(char* to, unsigned a, unsigned b, unsigned c, unsigned d) {
   asm volatile(
       "{\n\t.reg .u64 first, second;\n\t"
       "mov.b64 first, {%1, %2};\n\tmov.b64 second, {%3, %4};\n\t"
       "st.relaxed.cluster.v2.u64 [%0], {first, second};\n\t}" ::"l"(to),
-      "r"(unsigned(rank >> 32)), "r"(__byte_perm(unsigned(rank), tag, 0x3254)), "r"(row),
-      "r"(__byte_perm(unsigned(rank), tag, 0x1054))
+      "r"(a), "r"(b), "r"(c), "r"(d)
       : "memory");
 }
-__device__ inline Chunk look(unsigned from) {
-  Chunk chunk;
-  asm volatile(
-      "{\n\t.reg .u64 low, high;\n\t"
-      "ld.relaxed.cluster.shared::cta.v2.u64 {low, high}, [%4];\n\t"
-      "mov.b64 {%0, %1}, low;\n\tmov.b64 {%2, %3}, high;\n\t}"
-      : "=r"(chunk.low), "=r"(chunk.low_tag), "=r"(chunk.high), "=r"(chunk.high_tag)
-      : "r"(from)
-      : "memory");
-  return chunk;
+__device__ inline void send(char* to, Bits number, unsigned tag) {
+  send(to, unsigned(number), tag, unsigned(number >> 32), tag);
 }
-__device__ inline Header look_at_header(unsigned from) {
-  Header header;
+__device__ inline void send_header(char* to, Bits rank, unsigned row, unsigned tag) {
+  send(to, unsigned(rank >> 32), __byte_perm(unsigned(rank), tag, 0x3254), row,
+       __byte_perm(unsigned(rank), tag, 0x1054));
+}
+/// What is there now, as a Chunk or a Header.
+template <class Message>
+__device__ inline Message look(unsigned from) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
   asm volatile(
       "{\n\t.reg .u64 first, second;\n\t"
       "ld.relaxed.cluster.shared::cta.v2.u64 {first, second}, [%4];\n\t"
       "mov.b64 {%0, %1}, first;\n\tmov.b64 {%2, %3}, second;\n\t}"
-      : "=r"(header.rank_high), "=r"(header.middle), "=r"(header.row), "=r"(header.low)
+      : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
       : "r"(from)
       : "memory");
-  return header;
+  return {a, b, c, d};
 }
 __device__ inline void arrive_at_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");

@@ -1,10 +1,10 @@
 // Emulated products on CUDA: 8-bit integer products by wgmma (sm_90a), and the way back to double
 // in the same kernel.
 //
-// Roofline: 4,096 byte products a clock an SM, 1,979e12 operations/s on 132 SMs at 1.83 GHz, s of
+// Roofline: 4,096 byte products per clock and SM, 1,979e12 operations/s on 132 SMs at 1.83 GHz, s of
 // them for one of A -= N Y: 141 TFLOP/s at 14 moduli. A pair of blocks takes 64 KiB from L2 for 128
-// inner numbers of 256 x 256 products, 7.8e-3 bytes a product; A is read and written once, residues
-// pass through L2 once each way, s bytes an element. What one H200 reaches, and what lost:
+// inner numbers of 256 x 256 products, 7.8e-3 bytes per product; A is read and written once, residues
+// pass through L2 once each way, s bytes per element. What one H200 reaches, and what lost:
 // jobs/results/dense.md, "Emulated products".
 #include <algorithm>
 #include <type_traits>
