@@ -256,8 +256,10 @@ void check_common_options(const CommonOptions& o, int moduli) {
     fail_together(Exit::usage, what + "; leave one of them out");
   };
   check_moduli(moduli, o.precision == "emulated");
-  if (moduli < accurate_moduli && o.no_check)
-    refuse("a result by fewer moduli is accepted by its check; --moduli with --no-check");
+  if (moduli < accurate_moduli && (o.no_check || o.check == "none"))
+    refuse(
+        "a result by fewer moduli is accepted by its check; --moduli with --no-check or --check "
+        "none");
   if (o.check == "exact" && o.no_check) refuse("--check exact and --no-check; on the command line");
   const bool mixed = o.precision == "mixed";
   if (mixed && !o.method.empty() && o.method != "lu")

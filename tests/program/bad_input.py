@@ -196,7 +196,8 @@ for command in ("dense invert in.h5:/A", "dense solve in.h5:/A --rhs :/b"):
     for options in ("--moduli 12", "--moduli 13 --method lu" if "solve" in command else "--moduli 13 --guard",
                     "--moduli 12 --precision mixed" if "solve" in command else "--moduli 12 --method textbook"):
         refused(f"{command} -o out.h5 {options}", 2, "--moduli", "--precision emulated")
-    refused(f"{command} -o out.h5 --precision emulated --moduli 12 --no-check", 2, "--moduli", "--no-check")
+    for unchecked in ("--no-check", "--check none"):
+        refused(f"{command} -o out.h5 --precision emulated --moduli 12 {unchecked}", 2, "--moduli", unchecked)
     for number in (11, 15, -1, "x"):
         refused(f"{command} -o out.h5 --precision emulated --moduli {number}", 2, str(number), "--moduli")
 refused("dense factor in.h5:/A -o out.h5 --moduli 12", 2, "--moduli")
