@@ -28,7 +28,8 @@ namespace {
 
 constexpr Index kNarrow = 170;    // half-bandwidths that latency bounds, whatever the parts
 constexpr Index kLatency = 1500;  // half-bandwidths up to which more chains pay on several GPUs
-constexpr Index kLatencyAlone = 1300;  // and on one
+constexpr Index kLatencyAlone = 1000;  // and on one
+constexpr Index kEvenEnds = 1300;      // half-bandwidths up to which end parts are no longer
 constexpr Index kWide = 6000;          // half-bandwidths whose tile columns fill a GPU
 constexpr Index kSpread = 20000;       // half-bandwidths from which tile columns pay on many GPUs
 constexpr Index kMostParts = 128;      // of one rank
@@ -55,8 +56,8 @@ BandMethod parse_method(const std::string& name) {
     return BandMethod::tile_columns;
   }
   // Narrow: the chain of diagonal blocks bounds the time; many chains hide it, for 4x the flops and
-  // twice the memory. (H200, factor and one solve: m = 1,200 in 2, 3, 4, 6 parts 132, 130, 125, 142 ns a
-  // column; m = 1,400 in 2, 3, 4 parts 135, 145, 151.)
+  // twice the memory. (H200, n = 1,000,000, factor and one solve, ns a column: m = 900 in 2, 4, 5 parts
+  // 96, 91, 85; m = 1,000 97, 96, 93; m = 1,100 98, 109, 116.)
   const Index spikes = 2 * r.n * (r.half_bandwidth + 1) * Index(sizeof(double));
   const Index latency = r.ranks == 1 ? kLatencyAlone : kLatency;
   if (r.half_bandwidth <= latency && (r.device_bytes == 0 || spikes < r.ranks * r.device_bytes)) {
@@ -304,10 +305,10 @@ BandPlan plan_in_memory(const BandRequest& r) {
   plan.shape = band_shape(r.n, r.half_bandwidth, part_width(B{}, request));
   const BandShape& s = plan.shape;
   // H200, m = 300 to 1,200: 1 is faster than 1.25 to 2.
-  const double weight = r.end_weight > 0                    ? r.end_weight
-                        : s.half_bandwidth <= kLatencyAlone ? 1.0
-                        : s.half_bandwidth <= kLatency      ? 1.5
-                                                            : 3.0;
+  const double weight = r.end_weight > 0                ? r.end_weight
+                        : s.half_bandwidth <= kEvenEnds ? 1.0
+                        : s.half_bandwidth <= kLatency  ? 1.5
+                                                        : 3.0;
   const Index wanted = plan.method == BandMethod::one_end    ? 1
                        : plan.method == BandMethod::two_ends ? 2
                        : r.parts > 0                         ? r.parts

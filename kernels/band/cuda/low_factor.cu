@@ -19,7 +19,7 @@ using namespace factoring;
 struct Producer {
   const Problem& p;
   const Launch& l;
-  const int lane;
+  const int role, lane;
   unsigned turn = 0;
 
   [[nodiscard]] __device__ const unsigned* flags(Index k) const {
@@ -117,7 +117,7 @@ struct Producer {
   __device__ void run() {
     for (unsigned number = 0;; ++number) {
       const int slot = number % 2;
-      const Task t = parts::next_task<kColumns>(l, lane);
+      const Task t = parts::next_task<kColumns>(l, role, lane);
       wait_for(&task_empty[slot], (number / 2 + 1) % 2);
       if (lane == 0) tasks[slot] = t;
       __syncwarp();
@@ -131,7 +131,9 @@ struct Producer {
 
 __global__ void __launch_bounds__(kThreads, 2) factor_kernel(const __grid_constant__ Problem p) {
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  __shared__ int mine;
   if (threadIdx.x == 0) {
+    mine = parts::role(p.launch);
     for (int s = 0; s < kStages; ++s) {
       make_barrier(&full[s], 1);
       make_barrier(&empty[s], kWarps);
@@ -142,8 +144,9 @@ __global__ void __launch_bounds__(kThreads, 2) factor_kernel(const __grid_consta
     }
   }
   __syncthreads();
+  if (mine == parts::kLeaves) return;
   if (warp == kWarps)
-    Producer{p, p.launch, lane}.run();
+    Producer{p, p.launch, mine, lane}.run();
   else
     Consumer{p, p.launch, lane, warp}.run();
 }
@@ -152,12 +155,12 @@ __global__ void status_kernel(const unsigned long long* failed, Index* status) {
   *status = *failed == ~0ull ? 0 : Index(*failed);
 }
 
-/// Words of scratch: the first failure, two counters, flags of two to a word.
+/// Words of scratch: the first failure, two counters, the launch's CTAs and flags, two to a word.
 Index flag_words(const Factor& f) { return ceil_div(f.count * (f.reach_tiles + 1), 2); }
 
 }  // namespace
 
-Index factor_scratch(const Factor& f) { return 3 + flag_words(f); }
+Index factor_scratch(const Factor& f) { return 3 + parts::kBlockWords / 2 + flag_words(f); }
 
 }  // namespace low
 
@@ -187,11 +190,13 @@ void band_low_factor(const Stream<Cuda>& stream, BandShape s, View<Word, Cuda> l
     l.reach_tiles = f.reach_tiles;
     l.stride = f.reach_tiles + 1;
     l.count = 1;
+    l.apart = true;
     l.counter = failed + 1;
     parts::Part& part = l.parts[0];
     part.tiles = part.end = part.ring = f.count;
     part.complete = true;
-    part.flags = reinterpret_cast<unsigned*>(failed + 3);
+    l.blocks = reinterpret_cast<unsigned*>(failed + 3);
+    part.flags = l.blocks + parts::kBlockWords;
     part.failed = failed;
     parts::lay_out<kColumns>(l, resident, f.reach_tiles / 12 + 3);
     factor_kernel<<<unsigned(resident), kThreads, kShared, native(stream)>>>(p);

@@ -1,8 +1,8 @@
 // Roofline: a product of 64 x 64 blocks is 0.52 MFLOP; a task of 128 x 64 (NC = 1) reads 96 KB from
 // L2 for two of them, one of 128 x 128 (NC = 2) 128 KB for four: 11 and 16 flops a byte against
-// L2's 5.5 TB/s. Reached on an H200: 44 of 58 TFLOP/s from m = 8,000 on. Below m = 4,000 the chain
-// of diagonal tasks bounds: 10 us for 64 columns at m = 128, 12.5 at m = 1,000, where the sums of a
-// diagonal block wait for the first pair below the one before.
+// L2's 5.5 TB/s. Reached on an H200: 44 of 58 TFLOP/s from m = 8,000 on. Below m = 2,000 the chain
+// of diagonal tasks bounds: 10.2 us for 64 columns from one or two ends, where its multiprocessors do
+// nothing else; 12.5 in parts, beside blocks that multiply.
 //
 // One launch eliminates whole parts. Tasks are dealt in column order by a counter; each waits for
 // the factored tiles it reads (flags in L2), so the order of the tasks is all the synchronization
@@ -29,7 +29,9 @@ namespace {
 using namespace device;
 using namespace parts;
 
-constexpr Index kWideTiles = 60;  // from here on blocks of 128 x 128
+/// Blocks of 128 x 128 for bands alone of this many tiles times tiles of all parts, and for parts
+/// with spikes from this many tiles on.
+constexpr Index kWideWork = 2000, kWideTiles = 60;
 
 /// Threads: NC warpgroups that multiply, and one that brings their operands.
 template <int NC>
@@ -39,7 +41,9 @@ template <int NC, int S>
 __global__ void __launch_bounds__(kThreads<NC>, NC == 1 ? 2 : 1)
     eliminate_parts(const __grid_constant__ Launch launch) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  __shared__ int mine;
   if (threadIdx.x == 0) {
+    mine = role(launch);
     for (int s = 0; s < S; ++s) {
       make_barrier(&full[s], 128);
       make_barrier(&empty[s], NC * 4);
@@ -50,9 +54,10 @@ __global__ void __launch_bounds__(kThreads<NC>, NC == 1 ? 2 : 1)
     }
   }
   __syncthreads();
+  if (mine == kLeaves) return;
   if (warp >= NC * 4) {
     fewer_registers<40>();
-    Producer<NC, S>{launch, lane, (warp - NC * 4) / 2, warp % 2}.run();
+    Producer<NC, S>{launch, mine, lane, (warp - NC * 4) / 2, warp % 2}.run();
   } else {
     more_registers<NC == 1 ? 208 : 232>();
     Consumer<NC, S>{launch, lane, warp}.run();
@@ -63,6 +68,20 @@ __global__ void __launch_bounds__(kThreads<NC>, NC == 1 ? 2 : 1)
 __global__ void read_status(const unsigned long long* failed, int count, Index* status) {
   const int p = int(threadIdx.x);
   if (p < count) status[p] = failed[p] == ~0ull ? 0 : Index(failed[p]);
+}
+
+/// CTAs for the diagonal blocks of a part: as many as it takes to begin a block's sum early enough.
+template <int NC>
+Index diagonals(const Launch& launch) {
+  const Index tiles = launch.reach_tiles;
+  // A sum takes 2.4 M us, and a tile column 10 us; or, of blocks of 128 x 128, 6 M^2 ns a part.
+  const Index most = 5 + 5 * tiles / 16;
+  if (NC == 2)
+    return std::max(Index(4), std::min(most, 1 + ceil_div(Index(700), tiles * launch.count)));
+  if (launch.apart) return most;
+  // The others make a tile column in 5 M^2 ns, the chain in 9 us; a sum of M tiles takes 4 M us on
+  // a multiprocessor with another block's.
+  return 3 + 8 * tiles / std::max(Index(18), tiles * tiles / 100);
 }
 
 template <int NC, int S>
@@ -76,17 +95,13 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
                                                         kThreads<NC>, bytes));
     return std::max(blocks, 1) * current_cuda_device().multiprocessors;
   });
-  // As many as it takes to begin a diagonal block's sum early enough: the others make a tile column
-  // in 5 M^2 ns, the chain in 9 us; a sum of M tiles takes 4 M us on an SM with another block's.
-  const Index tiles = launch.reach_tiles;
-  lay_out<NC>(launch, resident,
-              NC == 1 ? 3 + 8 * tiles / std::max(Index(18), tiles * tiles / 100) : 900 / tiles + 3);
+  lay_out<NC>(launch, resident, diagonals<NC>(launch));
   eliminate_parts<NC, S><<<unsigned(resident), kThreads<NC>, bytes, native(stream)>>>(launch);
   check_launch();
 }
 
-/// Words of scratch: failures, counters (a part's diagonal blocks, and all else), flags of two to a
-/// word.
+/// Words of scratch: failures, counters (a part's diagonal blocks, and all else), the launch's CTAs
+/// and flags, two to a word.
 struct Scratch {
   Index flags = 0, words = 0;
   Scratch(const BandShape& s, std::span<const BandPart<Cuda>> parts) {
@@ -96,7 +111,7 @@ struct Scratch {
       columns += p.end() - p.from;
     }
     flags = columns * stride;
-    words = 2 * Index(parts.size()) + 1 + ceil_div(flags, 2);
+    words = 2 * Index(parts.size()) + 1 + kBlockWords / 2 + ceil_div(flags, 2);
   }
   static Index width(const BandShape& s, const BandPart<Cuda>& p) {
     return band_reach_tiles(s) + 1 + p.arrow / kW;
@@ -126,12 +141,14 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
     auto* const counter = failed + some.size();
     check(cudaMemsetAsync(failed, 0, std::size_t(words) * sizeof(Word), native(stream)));
     check(cudaMemsetAsync(failed, 0xff, some.size() * sizeof(Word), native(stream)));
-    auto* flags = reinterpret_cast<unsigned*>(counter + 1 + some.size());
+    auto* const blocks = reinterpret_cast<unsigned*>(counter + 1 + some.size());
+    auto* flags = blocks + kBlockWords;
     Launch launch{};
     launch.reach = s.reach;
     launch.reach_tiles = int(band_reach_tiles(s));
     launch.count = int(some.size());
     launch.counter = counter;
+    launch.blocks = blocks;
     for (const BandPart<Cuda>& p : some)
       launch.stride = std::max(launch.stride, int(Scratch::width(s, p)));
     for (std::size_t i = 0; i < some.size(); ++i) {
@@ -141,7 +158,12 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
                          p.arrow / kW, p.complete(), flags,   failed + i};
       flags += (p.end() - p.from) * launch.stride;
     }
-    if (launch.reach_tiles >= kWideTiles)
+    const Index tiles = launch.reach_tiles;
+    const bool band_alone =
+        std::all_of(some.begin(), some.end(), [](const auto& p) { return p.arrow == 0; });
+    const bool wide = band_alone ? launch.count * tiles * tiles >= kWideWork : tiles >= kWideTiles;
+    launch.apart = !wide && band_alone && launch.count <= 2;
+    if (wide)
       launch_parts<2, 6>(stream, launch);
     else
       launch_parts<1, 4>(stream, launch);

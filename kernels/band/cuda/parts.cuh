@@ -35,10 +35,12 @@ struct Launch {
   int high;                   // tile rows of such a task
   int alone;                  // 1: that next to the diagonal has one tile row
   int diagonals;              // CTAs a part that do its diagonal blocks
+  bool apart;                 // on multiprocessors that do nothing else
   int slope;                  // groups of tile columns that a pair is ahead of the next, / 65536
   Index most_ahead;
   Index window_groups, window_pairs, arrow_groups, arrow_pairs;
   unsigned long long* counter;  // the next of the others, the next diagonal task of each part
+  unsigned* blocks;             // kBlockWords: see role()
   Part parts[kMostParts];
   /// Groups that the at-th pair from the band's end is ahead of the last one.
   [[nodiscard]] __host__ __device__ Index ahead(int at) const { return Index(at) * slope >> 16; }
@@ -46,6 +48,10 @@ struct Launch {
 __device__ inline double* Part::tile(const Launch& l, Index k) const {
   return band + k % ring * (kW * (l.reach + 1));
 }
+
+/// Of a multiprocessor: CTAs that came to it, and what its first one does; before them all the
+/// number of multiprocessors that have one.
+constexpr int kMultiprocessors = 512, kBlockWords = 2 + 2 * kMultiprocessors;
 
 constexpr int kMostStages = 8;
 template <int NC>

@@ -29,7 +29,7 @@ __device__ inline bool ready(const Launch& l, const Part& p, bool of_arrow, Inde
 template <int NC, int S>
 struct Producer {
   const Launch& l;
-  const int lane, side, half;
+  const int role, lane, side, half;
   unsigned turn = 0;  // stages filled so far
 
   /// This warp's share of 16 columns of a strip: two rows a lane.
@@ -161,11 +161,18 @@ struct Producer {
     }
   }
 
+  /// Before the next task is dealt: until this one can end. A task that this CTA would hold meanwhile
+  /// may be one that others wait for.
+  __device__ void wait_for_end(const Task& t, const Part& p) const {
+    if (t.kind == pair || t.kind == spike)
+      spin(p.flags + (t.column + t.columns - 1 - p.from) * l.stride);
+  }
+
   __device__ void run() {
     for (unsigned number = 0;; ++number) {
       const int slot = number % 2;
       if (side == 0 && half == 0) {
-        const Task t = next_task<NC>(l, lane);
+        const Task t = next_task<NC>(l, role, lane);
         wait_for(&task_empty[slot], (number / 2 + 1) % 2);
         if (lane == 0) tasks[slot] = t;
         __syncwarp();
@@ -178,6 +185,7 @@ struct Producer {
       if (t.kind == stop) return;
       products(t, l.parts[t.part]);
       finish(t, l.parts[t.part]);
+      if (side == 0 && half == 0) wait_for_end(t, l.parts[t.part]);
     }
   }
 };

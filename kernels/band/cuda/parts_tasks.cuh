@@ -120,12 +120,34 @@ __device__ inline bool decode(const Launch& launch, Index id, Task& t) {
   return t.rows > 0 && t.columns > 0;
 }
 
-/// One warp: the next task of this CTA. The first CTAs do the diagonal blocks, so that their code
-/// stays in the instruction cache.
+constexpr int kOther = -1, kLeaves = -2;
+/// One thread: the part whose diagonal blocks this CTA does, kOther, or kLeaves. A few CTAs do them
+/// all, so that their code stays in the instruction cache. Where they are `apart`, each is the first
+/// one on its multiprocessor and the second one leaves: beside one that multiplies, the chain takes
+/// half as long again. Whatever comes third has work to do, so that no launch is without.
+__device__ inline int role(const Launch& l) {
+  const int diagonals = l.diagonals * l.count;
+  if (!l.apart) return int(blockIdx.x) < diagonals ? int(blockIdx.x) % l.count : kOther;
+  constexpr unsigned multiplies = 1, chains = 2;
+  unsigned here;
+  asm volatile("mov.u32 %0, %smid;" : "=r"(here));
+  unsigned* const came = l.blocks + 2 + here % kMultiprocessors * 2;
+  const unsigned turn = atomicAdd(came, 1u);
+  if (turn == 0) {
+    const int number = int(atomicAdd(l.blocks, 1u));
+    release_flag(came + 1, number < diagonals ? chains : multiplies);
+    return number < diagonals ? number % l.count : kOther;
+  }
+  if (turn > 1) return kOther;
+  unsigned first = 0;
+  while (first == 0) first = acquire_flag(came + 1);
+  return first == chains ? kLeaves : kOther;
+}
+
+/// One warp: the next task of this CTA.
 template <int NC>
-__device__ inline Task next_task(const Launch& l, int lane) {
+__device__ inline Task next_task(const Launch& l, int part, int lane) {
   Task t;
-  const int part = int(blockIdx.x) < l.diagonals * l.count ? int(blockIdx.x) % l.count : -1;
   while (true) {
     unsigned long long id = 0;
     if (lane == 0) id = atomicAdd(l.counter + 1 + part, 1ull);
@@ -152,11 +174,10 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
     window = std::max(window, part.window);
     arrow = std::max(arrow, part.arrow);
   }
-  // One tile row each where the chain binds and few tasks share the GPU: 5 to 12 % (H200). In pairs a tile
-  // row that enters the band alone, without a product before it, costs the chain 4 us a tile column,
-  // unless NC = 2.
-  const Index tiles = launch.reach_tiles, area = launch.count * tiles * tiles;
-  launch.high = NC == 1 && (tiles <= 3 || (arrow == 0 && tiles >= 23 && area <= 2700)) ? 1 : 2;
+  // One tile row each where the chain binds: 10 to 15 % (H200). In pairs a tile row that enters the
+  // band alone, without a product before it, costs the chain 4 us a tile column, unless NC = 2.
+  const Index tiles = launch.reach_tiles;
+  launch.high = NC == 1 && (tiles <= 3 || launch.apart) ? 1 : 2;
   launch.alone = NC == 1 && launch.high == 2 && tiles % 2 == 0 ? 1 : 0;
   launch.band_pairs = int(ceil_div(tiles + NC - 2 + launch.alone, launch.high));
   launch.arrow_pairs = ceil_div(arrow, 2);
@@ -166,10 +187,11 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
   launch.per_group = launch.band_pairs + int(ceil_div(arrow, launch.high));
   launch.diagonals = int(std::min<Index>(diagonals, std::max(1, resident / (2 * launch.count))));
   // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
-  // the chain 20 us a tile column, or the others M^2 us / their number.
-  const double workers = double(resident) / launch.count - launch.diagonals;
+  // the chain 10 to 20 us a tile column, or the others M^2 us / their number.
+  const double workers =
+      double(resident) / launch.count - launch.diagonals * (launch.apart ? 2 : 1);
   launch.slope = int(65536 / 2 * launch.high *
-                     std::min(NC == 1 ? 0.4 : 0.2, 8 * workers / double(tiles * tiles)));
+                     std::min(NC == 1 ? 0.4 : 0.3, 8 * workers / double(tiles * tiles)));
   launch.most_ahead = launch.band_pairs > 0 ? launch.ahead(launch.band_pairs - 1) : 0;
   launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
