@@ -185,7 +185,9 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
   launch.window_pairs = ceil_div(window, 2);
   launch.window_groups = ceil_div(window, NC);
   launch.per_group = launch.band_pairs + int(ceil_div(arrow, launch.high));
-  launch.diagonals = int(std::min<Index>(diagonals, std::max(1, resident / (2 * launch.count))));
+  // No more than half of the multiprocessors; two CTAs go to each where they are `apart`.
+  const int most = resident / ((launch.apart ? 4 : 2) * launch.count);
+  launch.diagonals = int(std::min<Index>(diagonals, std::max(1, most)));
   // A pair of tile rows has two tiles less to sum than the one above it: 8 us of a step that takes
   // the chain 10 to 20 us a tile column, or the others M^2 us / their number.
   const double workers =
