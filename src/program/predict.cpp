@@ -293,8 +293,8 @@ Work band_work(const BandAmounts& w) {
     } else if (one_by_one(w)) {
       work.steps = tile_steps(w);
     } else {
-      // 64 columns take 10 us at m = 128, and with it from one or two ends 10.2; in parts 12.5 us from
-      // m = 1,000 on, beside blocks that multiply; 17 us in mixed precision.
+      // 64 columns take 10 us in parts at m = 128, and 12.5 from m = 1,000 on, beside blocks that
+      // multiply: fitted. From one or two ends they take 10.2 us, in mixed precision 17.
       const double beside = w.parts > 2 ? 0.25 : 0.02;
       work.chain = {{Rate::block, blocks * (mixed ? 1.7 : 1 + beside * std::min(1.0, m / 1000))}};
       work.updates = {{Rate::product, w.flops, update}};

@@ -2,7 +2,7 @@
 // L2 for two of them, one of 128 x 128 (NC = 2) 128 KB for four: 11 and 16 flops a byte against
 // L2's 5.5 TB/s. Reached on an H200: 44 of 58 TFLOP/s from m = 8,000 on. Below m = 2,000 the chain
 // of diagonal tasks bounds: 10.2 us for 64 columns from one or two ends, where its multiprocessors do
-// nothing else; 12.5 in parts, beside blocks that multiply.
+// nothing else; 11 to 20 in parts, beside blocks that multiply.
 //
 // One launch eliminates whole parts. Tasks are dealt in column order by a counter; each waits for
 // the factored tiles it reads (flags in L2), so the order of the tasks is all the synchronization
@@ -29,8 +29,8 @@ namespace {
 using namespace device;
 using namespace parts;
 
-/// Blocks of 128 x 128 for bands alone of this many tiles times tiles of all parts, and for parts
-/// with spikes from this many tiles on.
+/// Tasks of 128 x 128, with M tiles in a half-bandwidth: without spikes from M^2 times the parts =
+/// kWideWork on, with spikes from M = kWideTiles on.
 constexpr Index kWideWork = 2000, kWideTiles = 60;
 
 /// Threads: NC warpgroups that multiply, and one that brings their operands.
@@ -74,7 +74,8 @@ __global__ void read_status(const unsigned long long* failed, int count, Index* 
 template <int NC>
 Index diagonals(const Launch& launch) {
   const Index tiles = launch.reach_tiles;
-  // A sum takes 2.4 M us, and a tile column 10 us; or, of blocks of 128 x 128, 6 M^2 ns a part.
+  // By trials on an H200 (jobs/results/band.md). By arithmetic a sum takes 2.4 M us; a tile column
+  // takes 10 us, or, in tasks of 128 x 128, 6 M^2 ns per part.
   const Index most = 5 + 5 * tiles / 16;
   if (NC == 2)
     return std::max(Index(4), std::min(most, 1 + ceil_div(Index(700), tiles * launch.count)));
