@@ -273,7 +273,9 @@ bool Multigrid<B>::build_there(const Context<B>& context, const Product& product
               .lap =
                   [&](const char* part) {
                     lane.synchronize();
-                    note_time(part, since(std::exchange(start, Clock::now())));
+                    const auto now = Clock::now();  // the next part starts where this one ends
+                    const std::chrono::duration<double> spent = now - std::exchange(start, now);
+                    note_time(part, spent.count());
                   },
               .made = std::move(made),
               .a = first,
