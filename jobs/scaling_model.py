@@ -40,9 +40,17 @@ def inverse(n, more="", part="solve"):
     return Problem("dense inverse", f"inverse, n = {n:,}", {"dense": n}, f"dense invert in.h5:/A {more}", part)
 
 
+def emulated(n, moduli=14):
+    return replace(inverse(n, f"--precision emulated --moduli {moduli}"), name=f"emulated inverse, {moduli} moduli, n = {n:,}")
+
+
 def lu(n, method="lu", part="solve"):
     return Problem("dense solve", f"{'LU' if method == 'lu' else 'Gauss-Jordan'} solve, n = {n:,}", {"dense": n},
                    f"dense solve in.h5:/A --rhs :/b --method {method}", part)
+
+
+def mixed(n):
+    return replace(lu(n, "lu --precision mixed"), name=f"LU solve, mixed, n = {n:,}")
 
 
 def band(n, m, method="auto", more=""):
@@ -62,8 +70,8 @@ def cg_csr(points, stencil):
     return Problem("cg", f"CSR, {stencil}-point, {points}^3", {"csr": (points**3, stencil * points**3)}, "cg in.h5:/A --rhs :/b", "iteration")
 
 
-LATE, TODAY, AGAIN, OLDER, BAND, DENSE, CG, HOUR, PEERS, FOUR = (
-    "dense.md, a column late", "gf2.md, several GPUs", "gf2.md, dense.md, four GPUs", "gf2.md, panels of before", "band.md", "dense.md", "cg.md", "one hour, two GPUs", "messages.md", "messages.md, four")
+LATE, EMULATED, TODAY, AGAIN, OLDER, BAND, DENSE, CG, HOUR, PEERS, FOUR = (
+    "dense.md, a column late", "dense.md, emulated", "gf2.md, several GPUs", "gf2.md, dense.md, four GPUs", "gf2.md, panels of before", "band.md", "dense.md", "cg.md", "one hour, two GPUs", "messages.md", "messages.md, four")
 # (problem, where it was measured, {GPUs: seconds}). "one hour": one and two GPUs of one host, 2026-11-23, build c13fe00. Peer memory: PEERS
 # and FOUR; before, several GPUs went by NCCL. OLDER: of before a panel was one launch; the update binds there.
 MEASURED = [
@@ -77,6 +85,8 @@ MEASURED = [
     (lu(1000), LATE, {1: 0.00193, 2: 0.00229}), (lu(2000), LATE, {1: 0.00377, 2: 0.00429}), (lu(3000), LATE, {1: 0.00559, 2: 0.00657}),
     (lu(4096), LATE, {1: 0.00795, 2: 0.00962}), (lu(8192), LATE, {1: 0.0199, 2: 0.0227}), (lu(12000), LATE, {1: 0.0416, 2: 0.0412}),
     (lu(16384), LATE, {1: 0.0816, 2: 0.0689}), (lu(32768), LATE, {1: 0.522, 2: 0.332}),
+    (mixed(8192), LATE, {1: 0.0247}), (mixed(16384), LATE, {1: 0.0731}), (mixed(32768), LATE, {1: 0.298}), (mixed(65536), LATE, {1: 1.66}),
+    (mixed(16384), DENSE, {2: 0.123}), (mixed(32768), DENSE, {2: 0.409}),
     (bits("rref", 4096), AGAIN, {4: 0.00139}), (bits("rref", 8192), AGAIN, {4: 0.00194}), (bits("rref", 16384), AGAIN, {4: 0.00419}),
     (bits("rref", 32768), AGAIN, {4: 0.00796}), (bits("rref", 65536), AGAIN, {4: 0.0183}), (bits("rref", 131072), AGAIN, {4: 0.0678}),
     (bits("rref", 262144), AGAIN, {1: 1.831, 2: 0.954, 4: 0.483}), (bits("echelon form", 262144), AGAIN, {1: 1.268, 2: 0.669, 4: 0.346}),
@@ -89,6 +99,8 @@ MEASURED = [
     (inverse(131072), DENSE, {1: 85.3}), (inverse(32768), HOUR, {1: 1.47}),
     (inverse(32768, part="first solve"), HOUR, {1: 1.52}),
     (lu(65536), DENSE, {1: 3.97}),
+    (emulated(16384), EMULATED, {1: 0.186, 2: 0.182}), (emulated(32768), EMULATED, {1: 1.21, 2: 0.823}), (emulated(65536), EMULATED, {1: 8.29, 2: 5.06}),
+    (emulated(16384, 12), EMULATED, {1: 0.172, 2: 0.176}), (emulated(32768, 12), EMULATED, {1: 1.09, 2: 0.756}), (emulated(65536, 12), EMULATED, {1: 7.43, 2: 4.60}),
     (lu(16384, "gauss-jordan"), DENSE, {1: 0.114}), (lu(32768, "gauss-jordan"), DENSE, {1: 0.768}),
     (lu(16384, "gauss-jordan", "first solve"), HOUR, {1: 0.192}), (lu(32768, "gauss-jordan", "first solve"), HOUR, {1: 0.80}),
     (band(4_000_000, 128), BAND, {1: 0.0245}), (band(4_000_000, 128, "partition", "--parts 125"), BAND, {2: 0.0169}),

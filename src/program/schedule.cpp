@@ -87,7 +87,9 @@ constexpr double strips = 0.6;
 // --- dense ---------------------------------------------------------------------------------------
 
 Steps dense_steps(const DenseWork& w) {
-  constexpr double tall = 0.07;  // a panel's own products, of DGEMM
+  // A panel's own products, of DGEMM: the wider the panel, the larger they are. Beside products of
+  // bytes they take longer still. Wide ones: emulated inverses of 16,384 to 65,536 on one and two H200.
+  const double tall = w.block > 1024 ? 0.14 : 0.07;
   const double moduli = w.mixed ? 7 : w.moduli;
   // Of the rate of 1,024 columns, panels beside it: inverses of 16,384 to 65,536 on one and two H200.
   const double integers = w.mixed ? 0.9 : 1.4 * double(w.block) / double(w.block + 720);
@@ -102,6 +104,7 @@ Steps dense_steps(const DenseWork& w) {
   Steps steps;
   steps.count = ceil_div(w.n, std::max<Index>(1, w.block));
   steps.share_after_update = steps.next_ahead = true;
+  if (w.emulated) steps.beside = 2.5;
   steps.at = [=](Index k) {
     const double first = double(k) * b, p = std::min(b, n - first),
                  next = std::min(b, n - first - p);
