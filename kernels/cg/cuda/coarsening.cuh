@@ -69,17 +69,22 @@ __device__ __forceinline__ Index first_from(const CsrRows<Cuda>& m, Index low, I
   return low;
 }
 
-/// launch<width>(blocks), with lanes for rows of such a mean length.
-template <class Launch>
+/// How many lanes a row gets: `few`; `some` where the mean row has `some_from` entries or more; 32
+/// where it has `all_from` or more.
+struct RowLanes {
+  int few = 1, some = 4;
+  Index some_from = 11, all_from = 49;
+};
+/// launch<width>(blocks), with `lanes` for so many rows and entries.
+template <RowLanes lanes = RowLanes{}, class Launch>
 void with_lanes(Index rows, Index entries, const Launch& launch) {
   if (rows == 0) return;
-  const Index mean = entries / rows;
-  if (mean > 48)
+  if (entries >= lanes.all_from * rows)
     launch.template operator()<32>(blocks_for(rows * 32));
-  else if (mean > 10)
-    launch.template operator()<4>(blocks_for(rows * 4));
+  else if (entries >= lanes.some_from * rows)
+    launch.template operator()<lanes.some>(blocks_for(rows * lanes.some));
   else
-    launch.template operator()<1>(blocks_for(rows));
+    launch.template operator()<lanes.few>(blocks_for(rows * lanes.few));
   check_launch();
 }
 

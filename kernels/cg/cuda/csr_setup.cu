@@ -19,23 +19,11 @@ __device__ __forceinline__ void over_rows(Index rows, const F& f) {
     f(g, int(threadIdx.x) % width);
 }
 
-/// Lanes for rows of such a mean length.
-int width_for(const CsrRows<Cuda>& m) {
-  const Index mean = m.rows() > 0 ? m.column.size / m.rows() : 0;
-  return mean > 24 ? 32 : mean > 3 ? 4 : 1;
-}
+/// launch<width>(blocks), with lanes for the rows of m.
 template <class Launch>
-void with_width(const CsrRows<Cuda>& m, const Launch& launch) {
-  if (m.rows() == 0) return;
-  const int width = width_for(m);
-  const unsigned blocks = blocks_for(m.rows() * width);
-  if (width == 32)
-    launch.template operator()<32>(blocks);
-  else if (width == 4)
-    launch.template operator()<4>(blocks);
-  else
-    launch.template operator()<1>(blocks);
-  check_launch();
+void with_lanes(const CsrRows<Cuda>& m, const Launch& launch) {
+  constexpr coarsening::RowLanes lanes{.some_from = 4, .all_from = 25};
+  coarsening::with_lanes<lanes>(m.rows(), m.column.size, launch);
 }
 
 __device__ __forceinline__ bool is_own(Index rows, std::int32_t column) {
@@ -199,7 +187,7 @@ void number_columns(const Stream<Cuda>& stream, View<const Index, Cuda> from,
 }
 
 void judge(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, View<CsrFaults, Cuda> faults) {
-  with_width(m, [&]<int width>(unsigned blocks) {
+  with_lanes(m, [&]<int width>(unsigned blocks) {
     judge_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(m, m.rows(), faults.data);
   });
 }
@@ -214,7 +202,7 @@ void find_diagonal(const Stream<Cuda>& stream, const CsrRows<Cuda>& m,
 
 void find_asymmetry(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index first, Index n,
                     View<const double, Cuda> diagonal, View<Index, Cuda> worst) {
-  with_width(m, [&]<int width>(unsigned blocks) {
+  with_lanes(m, [&]<int width>(unsigned blocks) {
     asymmetry_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         m, m.rows(), first, n, diagonal.data, worst.data);
   });
@@ -263,7 +251,7 @@ void pick_inner(const Stream<Cuda>& stream, const CsrRows<Cuda>& m, Index from, 
                 View<const Index, Cuda> inner_start, View<std::int32_t, Cuda> column,
                 View<double, Cuda> value) {
   if (rows == 0) return;
-  with_width(m, [&]<int width>(unsigned) {
+  with_lanes(m, [&]<int width>(unsigned) {
     inner_kernel<width><<<blocks_for(rows * width), block_threads, 0, native(stream)>>>(
         m, from, rows, inner_start.data, column.data, value.data);
   });

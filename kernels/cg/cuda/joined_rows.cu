@@ -181,16 +181,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// launch<width>(blocks) of a kernel that copies rows: lanes that read side by side, also of short ones.
-template <class Launch>
-void with_copying_lanes(Index rows, Index entries, const Launch& launch) {
-  if (rows == 0) return;
-  if (entries > 48 * rows)
-    launch.template operator()<32>(blocks_for(rows * 32));
-  else
-    launch.template operator()<8>(blocks_for(rows * 8));
-  check_launch();
-}
+/// Of kernels that copy rows: lanes that read side by side, also of short ones.
+constexpr coarsening::RowLanes copying{.few = 8, .some = 8, .some_from = 49};
 
 /// Rows whose sizes stand in their starts: these, and memory for the entries.
 void make_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& rows, Index columns,
@@ -216,7 +208,7 @@ SparseRows<Cuda> add_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
   sum.start = Buffer<Index, Cuda>(rows + 1);
   launch(stream, rows + 1, added_sizes_kernel, a, rows, b, where.data, sum.start.data());
   make_rows(stream, sum, columns, scratch);
-  with_copying_lanes(rows, a.column.size, [&]<int width>(unsigned blocks) {
+  coarsening::with_lanes<copying>(rows, a.column.size, [&]<int width>(unsigned blocks) {
     add_rows_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, rows, b, where.data, sum.start.data(), sum.column.data(), sum.value.data());
   });
@@ -231,7 +223,7 @@ SparseRows<Cuda> take_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a,
   rows.start = Buffer<Index, Cuda>(listed.size + 1);
   launch(stream, listed.size + 1, taken_sizes_kernel, a, listed, rows.start.data());
   make_rows(stream, rows, 0, scratch);
-  with_copying_lanes(listed.size, rows.nonzeros(), [&]<int width>(unsigned blocks) {
+  coarsening::with_lanes<copying>(listed.size, rows.nonzeros(), [&]<int width>(unsigned blocks) {
     take_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, listed.data, listed.size, rows.start.data(), rows.column.data(), rows.value.data());
   });
@@ -264,7 +256,7 @@ template <>
 void global_rows(const Stream<Cuda>& stream, const CsrRows<Cuda>& a, NumberRange own,
                  View<const Index, Cuda> needed, Index left, View<std::int32_t, Cuda> column,
                  View<double, Cuda> value) {
-  with_copying_lanes(a.rows(), a.column.size, [&]<int width>(unsigned blocks) {
+  coarsening::with_lanes<copying>(a.rows(), a.column.size, [&]<int width>(unsigned blocks) {
     global_rows_kernel<width><<<blocks, block_threads, 0, native(stream)>>>(
         a, a.rows(), own, needed.data, left, column.data, value.data);
   });

@@ -5,8 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/cuda/items.cuh"
-#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/cg/cuda/coarsening.cuh"
 #include "kernels/cg/short_columns.hpp"
 
 namespace terrace::cg {
@@ -49,17 +48,13 @@ __device__ __forceinline__ void over_entries(const CsrRows<Cuda>& m, Index rows,
       f(k, std::int32_t(m.column.data[k] - i));
   }
 }
-/// launch<width>(blocks), with lanes for rows of such a mean length.
+/// launch<width>(blocks), each with shared memory of its own to fill.
 template <class Launch>
-void with_row_lanes(Index rows, Index entries, const Launch& launch) {
-  const auto blocks = [&](int width) { return std::min(blocks_for(rows * width), 1056u); };
-  if (entries > 12 * rows)
-    launch.template operator()<32>(blocks(32));
-  else if (entries > 4 * rows)
-    launch.template operator()<8>(blocks(8));
-  else
-    launch.template operator()<4>(blocks(4));
-  check_launch();
+void with_lanes(Index rows, Index entries, const Launch& launch) {
+  constexpr coarsening::RowLanes lanes{.few = 4, .some = 8, .some_from = 4, .all_from = 12};
+  coarsening::with_lanes<lanes>(rows, entries, [&]<int width>(unsigned blocks) {
+    launch.template operator()<width>(std::min(blocks, 1056u));
+  });
 }
 
 template <int width>
@@ -124,7 +119,7 @@ ShortColumns<Cuda> short_columns(const Stream<Cuda>& stream, const CsrRows<Cuda>
   host.count = host.far = 0;
   const Buffer<Distances, Cuda> found(1);
   upload(stream, found.view(), &host);
-  with_row_lanes(rows, entries, [&]<int width>(unsigned blocks) {
+  with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
     collect_kernel<width><<<blocks, block_threads, 0, lane>>>(m, rows, found.data());
   });
   download(stream, &host, found.view());
@@ -141,13 +136,13 @@ ShortColumns<Cuda> short_columns(const Stream<Cuda>& stream, const CsrRows<Cuda>
     made.distance = Buffer<std::int32_t, Cuda>(Index(distance.size()));
     made.listed = Buffer<std::uint8_t, Cuda>(padded);
     upload(stream, made.distance.view(), distance.data());
-    with_row_lanes(rows, entries, [&]<int width>(unsigned blocks) {
+    with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
       listed_kernel<width>
           <<<blocks, block_threads, 0, lane>>>(m, rows, made.distance.view(), made.listed.data());
     });
   } else {
     made.near = Buffer<std::uint16_t, Cuda>(padded);
-    with_row_lanes(rows, entries, [&]<int width>(unsigned blocks) {
+    with_lanes(rows, entries, [&]<int width>(unsigned blocks) {
       near_kernel<width><<<blocks, block_threads, 0, lane>>>(m, rows, made.near.data());
     });
   }
