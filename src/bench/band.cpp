@@ -376,11 +376,13 @@ void add_bench(CLI::App& bench, Selected& selected) {
   add_stages_option(*command, *options);
   command
       ->add_option("--half-bandwidth", options->half_bandwidth, "Half-bandwidths, comma-separated")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(not_negative());
   command
       ->add_option("--rhs", options->right_hand_sides,
                    "Numbers of right-hand sides, comma-separated")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(CLI::Range(Index(1), Index(1) << 20));
   command
       ->add_option(
           "--parts", options->parts,

@@ -362,7 +362,8 @@ void bench_cg(Run& run, CgBench options) {
       if (options.kind == "dense")
         bench_dense(run, c, options, n, memory);
       else
-        for (const Index m : options.half_bandwidth) bench_band(run, c, options, n, m, memory);
+        for (const Index m : options.half_bandwidth)
+          bench_band(run, c, options, n, std::min(m, n - 1), memory);
     }
   });
 }
@@ -387,11 +388,13 @@ void add_bench(CLI::App& bench, Selected& selected) {
   command
       ->add_option("--half-bandwidth", options->half_bandwidth,
                    "Half-bandwidths of the band matrices, comma-separated")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(not_negative());
   command
       ->add_option("--points", options->points,
                    "Grid points per side, for the CSR matrices, comma-separated")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(positive());
   command
       ->add_option("--stencil", options->stencil,
                    "Points of the CSR matrices' stencil: 5 (2-D), 7 or 27 (3-D)")

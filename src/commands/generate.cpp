@@ -18,7 +18,7 @@ namespace terrace {
 namespace {
 
 struct GenerateOptions {
-  Index rows = 0, columns = -1, rank = 0, n = 0, half_bandwidth = 0, points = 0, rhs = 0;
+  Index rows = 0, columns = 0, rank = 0, n = 0, half_bandwidth = 0, points = 0, rhs = 0;
   double density = 0.5, condition = 0;
   int dim = 2;
 };
@@ -260,7 +260,6 @@ void generate(Run& run, Index n, Index bytes, const std::function<void(io::Outpu
 }
 
 void check(const Run& run, const GenerateOptions& o) {
-  if (o.rhs < 0) misuse(run, "--rhs is negative");
   if (!(o.density >= 0 && o.density <= 1)) misuse(run, "--density is not between 0 and 1");
   if (o.condition != 0 && !(o.condition >= 1 && std::isfinite(o.condition)))
     misuse(run, "--condition is below 1");
@@ -270,9 +269,8 @@ double order_of(const GenerateOptions& o) { return o.condition > 0 ? o.condition
 
 void generate_bits(Run& run, GenerateOptions o, bool with_rank) {
   check(run, o);
-  if (o.columns < 0) o.columns = o.rows;
-  if (o.rows < 1 || o.columns < 1) misuse(run, "--rows and --columns must be at least 1");
-  if (with_rank && (o.rank < 0 || o.rank > std::min(o.rows, o.columns)))
+  if (o.columns == 0) o.columns = o.rows;
+  if (with_rank && o.rank > std::min(o.rows, o.columns))
     misuse(run, fmt::format("--rank {} does not lie between 0 and {}", o.rank,
                             std::min(o.rows, o.columns)));
   require_countable({double(o.rows), double(o.columns) + double(o.rhs)});
@@ -289,7 +287,6 @@ void generate_dense(Run& run, const GenerateOptions& o) {
   const std::string kind = run.command.substr(run.command.find(' ') + 1);
   check(run, o);
   if (kind == "dense-condition" && o.condition == 0) misuse(run, "--condition is below 1");
-  if (o.n < 1) misuse(run, "--n must be at least 1");
   require_countable({double(o.n), double(o.n) + double(o.rhs)});
   const Word seed = Word(run.options.seed);
   const DenseProblem a = kind == "dense-random"      ? dense_random(seed, o.n)
@@ -302,15 +299,13 @@ void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
   GenerateOptions o = given;
   check(run, o);
   if (laplace) {
-    if (o.points < 1 && o.half_bandwidth > 0) o.points = o.half_bandwidth;
-    if (o.points < 1 && o.n > 0) o.points = Index(std::llround(std::sqrt(double(o.n))));
-    if (o.points < 1) misuse(run, "--points must be at least 1");
+    if (o.points == 0) o.points = o.half_bandwidth;
+    if (o.points == 0) o.points = Index(std::llround(std::sqrt(double(o.n))));
+    if (o.points == 0) misuse(run, "--points is missing");
     require_countable({double(o.points), double(o.points), double(o.points)});
     if (o.n == 0) o.n = o.points * o.points;
     o.half_bandwidth = o.points;
   }
-  if (o.n < 1) misuse(run, "--n must be at least 1");
-  if (o.half_bandwidth < 0) misuse(run, "--half-bandwidth is negative");
   require_countable({double(o.n), double(o.half_bandwidth) + 1 + double(o.rhs)});
   run.report["half_bandwidth"] = o.half_bandwidth;
   const BandProblemFormula a =
@@ -322,8 +317,6 @@ void generate_band(Run& run, const GenerateOptions& given, bool laplace) {
 
 void generate_csr(Run& run, const GenerateOptions& o) {
   check(run, o);
-  if (o.points < 1) misuse(run, "--points must be at least 1");
-  if (o.dim != 2 && o.dim != 3) misuse(run, "--dim is neither 2 nor 3");
   require_countable({std::pow(double(o.points), double(o.dim)), 7 + double(o.rhs)});
   const CsrLaplace a{o.points, o.dim};
   generate(run, a.n(), 16 * (2 * o.dim + 1) * a.n(),
@@ -344,16 +337,18 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
          verify_problem},
         [o, action](Run& run, const CLI::App&) { action(run, *o); });
     kind->add_option("--rhs", o->rhs,
-                     "Number of right-hand sides b = A x_true to add, with x_true (default: none)");
+                     "Number of right-hand sides b = A x_true to add, with x_true (default: none)")
+        ->check(not_negative());
     return kind;
   };
   const auto sizes = [&](CLI::App* kind) {
-    kind->add_option("--rows", o->rows, "Rows")->required();
-    kind->add_option("--columns", o->columns, "Columns (default: as many as rows)");
+    kind->add_option("--rows", o->rows, "Rows")->required()->check(positive());
+    kind->add_option("--columns", o->columns, "Columns (default: as many as rows)")
+        ->check(positive());
     return kind;
   };
   const auto order = [&](CLI::App* kind, const char* condition = nullptr) {
-    kind->add_option("--n", o->n, "Order of the matrix")->required();
+    kind->add_option("--n", o->n, "Order of the matrix")->required()->check(positive());
     return condition ? kind->add_option("--condition", o->condition, condition) : nullptr;
   };
   sizes(add("gf2-random", "Random bit matrix",
@@ -364,20 +359,23 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
             "terrace generate gf2-rank --rows 4000 --rank 3000 -o bits.h5",
             [](Run& run, const GenerateOptions& o) { generate_bits(run, o, true); }))
       ->add_option("--rank", o->rank, "The rank")
-      ->required();
+      ->required()
+      ->check(not_negative());
   CLI::App* spd = add("band-spd", "Symmetric positive definite band matrix",
                       "terrace generate band-spd --n 10000 --half-bandwidth 100 --rhs 1 -o band.h5",
                       [](Run& run, const GenerateOptions& o) { generate_band(run, o, false); });
   order(spd, "Condition number, about (default: a small one)");
   spd->add_option("--half-bandwidth", o->half_bandwidth, "Diagonals below the main one")
-      ->required();
+      ->required()
+      ->check(not_negative());
   CLI::App* grid =
       add("band-laplace", "Laplacian on a square grid in natural order, as a band matrix",
           "terrace generate band-laplace --points 100 --rhs 1 -o band.h5",
           [](Run& run, const GenerateOptions& o) { generate_band(run, o, true); });
-  grid->add_option("--points", o->points, "Grid points per line: n = points^2");
-  grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points");
-  grid->add_option("--n", o->n, "Order of the matrix, if it is not points^2");
+  grid->add_option("--points", o->points, "Grid points per line: n = points^2")->check(positive());
+  grid->add_option("--half-bandwidth", o->half_bandwidth, "The same as --points")
+      ->check(positive());
+  grid->add_option("--n", o->n, "Order of the matrix, if it is not points^2")->check(positive());
   order(add("dense-random", "Random dense matrix, uniform in (-1, 1)",
             "terrace generate dense-random --n 2000 --rhs 1 -o dense.h5", generate_dense));
   order(
@@ -391,8 +389,9 @@ void add_generate_commands(CLI::App& app, Selected& selected) {
   CLI::App* laplace =
       add("csr-laplace", "Laplacian on a grid, sparse",
           "terrace generate csr-laplace --dim 3 --points 50 --rhs 1 -o sparse.h5", generate_csr);
-  laplace->add_option("--dim", o->dim, "Dimensions of the grid, 2 or 3");
-  laplace->add_option("--points", o->points, "Grid points per line")->required();
+  laplace->add_option("--dim", o->dim, "Dimensions of the grid, 2 or 3")
+      ->check(CLI::IsMember({2, 3}));
+  laplace->add_option("--points", o->points, "Grid points per line")->required()->check(positive());
 }
 
 }  // namespace terrace

@@ -7,6 +7,7 @@ bench.py TERRACE     Needs no more than Python; jq for the study scripts. Runs i
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -158,13 +159,13 @@ TABLE = {  # command: (obeyed beside ALWAYS, refused here with these values)
            {"--block": "8", "--degree": "3", "--near-null-space": ":/V", "--condition": "4"}),
 }
 NEEDED = {"generate gf2-random": "--rows 4", "generate gf2-rank": "--rows 4 --rank 2", "generate band-spd": "--n 4 --half-bandwidth 1",
-          "generate band-laplace": "--points 3", "generate dense-random": "--n 4", "generate dense-condition": "--n 4",
+          "generate band-laplace": "--points 3", "generate dense-random": "--n 4", "generate dense-condition": "--n 4 --condition 9",
           "generate dense-spd": "--n 4", "generate csr-laplace": "--points 3", "cg": "none.h5 --rhs :/b -o x.h5"}
 
 
-def options_of(command):
+def options_of(text):
     listed = set()
-    for line in start(command + " --help").out.splitlines():
+    for line in text.splitlines():
         if line.startswith("  -"):
             listed |= {word.rstrip(",:").split("{")[0] for word in line.split("   ")[0].replace(",", " ").split() if word.startswith("--")}
     return listed
@@ -172,11 +173,19 @@ def options_of(command):
 
 def options(command):
     obeyed, refused = TABLE[command]
-    listed = options_of(command)
+    text = start(command + " --help").out
+    listed = options_of(text)
     known = set(ALWAYS.split()) | set(obeyed.split()) | set(refused)
     check(command, listed <= known, f"neither obeyed nor refused here: {sorted(listed - known)}")
+    out = " -o never.h5" if command.startswith("generate") else ""
+    for option in re.findall(r"^  (--[a-z0-9-]+) N\b", text, re.MULTILINE):
+        if option == "--seed":  # any number will do
+            continue
+        words = f"{command} {re.sub(option + ' [^ ]+', '', NEEDED.get(command, ''))} {option}=-1{out}"
+        done = start(words)
+        check(words, done.code == 2 and len(done.said) == 1 and option in done.said[0], f"exit {done.code}: {done.said}")
     for option, value in refused.items():
-        words = f"{command} {NEEDED.get(command, '')} {option} {value}" + (" -o never.h5" if command.startswith("generate") else "")
+        words = f"{command} {NEEDED.get(command, '')} {option} {value}{out}"
         done = start(words)
         check(words, done.code == 2 and len(done.said) == 1 and option in done.said[0], f"exit {done.code}: {done.said}")
 

@@ -66,7 +66,7 @@ row("cg A.h5 --rhs :/b -o x.h5 --rtol x", 2, "'x' is not a value of --rtol; terr
 row("dense invert A.h5 --plan --ranks 0", 2, "'0' is not a value of --ranks; terrace dense invert; use 1 to 65536")
 row("dense invert A.h5", 2, "no output is named; on the command line; add -o FILE.h5")
 row("generate dense-condition --n 9 -o x.h5", 2, "--condition is missing; terrace generate dense-condition; see terrace generate dense-condition --help")
-row("generate dense-random --n 0 -o x.h5", 2, "--n must be at least 1; on the command line; see terrace generate dense-random --help")
+row("generate dense-random --n 0 -o x.h5", 2, "--n: 0 is not more than zero; on the command line; see terrace generate dense-random --help")
 row("convert A.txt B.txt", 2, "neither file is HDF5; A.txt and B.txt; convert in two steps, by a file such as between.h5")
 row("convert A.h5:/A B.h5", 2, "both files are HDF5; A.h5:/A and B.h5; name one of another form, such as .mtx or .npy")
 for command in ("--help", "-h", "--help --quiet"):
