@@ -216,6 +216,8 @@ def dense_case():
     wrong = b.astype(float)
     wrong[-1] = np.inf  # of one rank; all raise
     raises(ValueError, linalg.solve, own, mine(wrong, cuts), comm=group)
+    raises(ValueError, linalg.solve, own, np.float64(1), comm=group)
+    raises(TypeError, linalg.inv, own, comm=own)
 
 
 def warned(call, *arguments, **named):

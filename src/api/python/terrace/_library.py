@@ -117,6 +117,8 @@ class Context:
     def __init__(self, comm=None, *, backend="auto", threads=0, check=True, guard=False, progress=None, stream=None):
         if backend not in ("auto", "cpu", "cuda"):
             raise ValueError(f"unknown backend '{backend}'; backend; use auto, cpu or cuda")
+        if comm is not None and not hasattr(comm, "py2f"):
+            raise TypeError(f"comm is of type {type(comm).__name__}; give a communicator of mpi4py or a terrace.Context")
         self._lib, self._raised = library(), None
         self.comm, self._user_progress = comm, progress
         self._progress = PROGRESS(self._ask)  # lives as long as the library may call it

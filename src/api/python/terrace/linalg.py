@@ -27,9 +27,9 @@ def _band(context, ab):
 
 def _right(b, overwrite, rows):
     array = owned(b, overwrite)
-    if array.shape[0] != rows:
-        raise ValueError(f"b has {array.shape[0]} rows, the matrix {rows}")
     right = Reals(array, "b", writable=True)
+    if right.rows != rows:
+        raise ValueError(f"b has {right.rows} rows, the matrix {rows}")
     return array, right
 
 
