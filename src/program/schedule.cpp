@@ -88,11 +88,12 @@ constexpr double strips = 0.6;
 
 Steps dense_steps(const DenseWork& w) {
   // A panel's own products, of DGEMM: the wider the panel, the larger they are. Beside products of
-  // bytes they take longer still. Wide ones: emulated inverses of 16,384 to 65,536 on one and two H200.
-  const double tall = w.block > 1024 ? 0.14 : 0.07;
+  // bytes they take longer still. Wide ones: emulated inverses of 16,384 to 65,536 on one and two H200;
+  // in single precision, LU of 32,768 and 65,536 on one.
+  const double tall = w.block > (w.mixed ? 512 : 1024) ? 0.14 : 0.07;
   const double moduli = w.mixed ? 7 : w.moduli;
   // Of the rate of 1,024 columns, panels beside it: inverses of 16,384 to 65,536 on one and two H200.
-  const double integers = w.mixed ? 0.9 : 1.4 * double(w.block) / double(w.block + 720);
+  const double integers = w.mixed ? 1.07 : 1.4 * double(w.block) / double(w.block + 720);
   // 6 us for a column in two rounds: n = 4,096 and 8,192 on two; by peer memory, where the host does
   // not wait for NCCL, 4.5 us: LU too, n to 16,384.
   const double tournament = w.on.nccl ? 4 : 2.9;
