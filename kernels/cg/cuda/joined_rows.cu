@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 /// Of kernels that copy rows: lanes that read side by side, also of short ones.
-constexpr coarsening::RowLanes copying{.few = 8, .some = 8, .some_from = 49};
+constexpr coarsening::RowLanes copying{.few = 8, .some = 8};
 
 /// Rows whose sizes stand in their starts: these, and memory for the entries.
 void make_rows(const Stream<Cuda>& stream, SparseRows<Cuda>& rows, Index columns,

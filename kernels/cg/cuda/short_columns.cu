@@ -48,7 +48,7 @@ __device__ __forceinline__ void over_entries(const CsrRows<Cuda>& m, Index rows,
       f(k, std::int32_t(m.column.data[k] - i));
   }
 }
-/// launch<width>(blocks), each with shared memory of its own to fill.
+/// launch<width>(blocks): no more than 1,056, as each fills a table in shared memory first.
 template <class Launch>
 void with_lanes(Index rows, Index entries, const Launch& launch) {
   constexpr coarsening::RowLanes lanes{.few = 4, .some = 8, .some_from = 4, .all_from = 12};
