@@ -139,11 +139,11 @@ struct Chain {
 #pragma unroll
       for (int a = 0; a < 4; ++a)
         near[a] = tiles[ring.stage * (kNearBytes / 16) + a * 256 + thread];
-      __syncwarp();
-      if (lane == 0) arrive(taken + ring.stage);
       meet(1, 2 * kMath);  // solved(t - 1) and rest(t) are there
       float sum[V];
       row_times<V>(sum, near, solved + (t + 3) % 4 * rows);
+      __syncwarp();  // all lanes' numbers are in their sums: not before
+      if (lane == 0) arrive(taken + ring.stage);
       const Index i = column_of<transposed>(s.f, t) * kW + row;
 #pragma unroll
       for (int v = 0; v < V; ++v)
@@ -166,11 +166,11 @@ struct Chain {
         second[a] = tiles[ring.stage * (kNearBytes / 16) + 1024 + a * 256 + thread];
         third[a] = tiles[ring.stage * (kNearBytes / 16) + 2048 + a * 256 + thread];
       }
-      __syncwarp();
-      if (lane == 0) arrive(taken + ring.stage);
       float two[V], three[V];
       row_times<V>(three, third, solved + (t + 1) % 4 * rows);
       row_times<V>(two, second, solved + (t + 2) % 4 * rows);
+      __syncwarp();
+      if (lane == 0) arrive(taken + ring.stage);
       wait_for(arrived + from.stage, from.filled());
 #pragma unroll
       for (int v = 0; v < V; ++v)

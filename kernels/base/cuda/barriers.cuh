@@ -91,6 +91,12 @@ __device__ inline Word read_once() {
 #endif
   return policy;
 }
+/// Between what kernels have written and bulk copies of it.
+__device__ inline void order_copies() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+}
 /// Between ordinary accesses and bulk copies of the same shared memory, in either order.
 __device__ inline void order_shared_copies() {
 #if __CUDA_ARCH__ >= 900
