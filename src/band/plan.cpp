@@ -33,6 +33,9 @@ constexpr Index kEvenEnds = 1300;      // half-bandwidths up to which end parts 
 constexpr Index kWide = 6000;          // half-bandwidths whose tile columns fill a GPU
 constexpr Index kSpread = 20000;       // half-bandwidths from which tile columns pay on many GPUs
 constexpr Index kMostParts = 128;      // of one rank
+// Half-bandwidths whose parts have two multiprocessors each, and how many parts fit so (H200: 66; more
+// than 64 slow the solve).
+constexpr Index kPaired = 128, kPairs = 64;
 
 BandMethod parse_method(const std::string& name) {
   for (const BandMethod method :
@@ -112,17 +115,22 @@ BandMethod parse_method(const std::string& name) {
 
 /// Of one rank: beyond them the work on the parts' arrows costs more than shorter chains save. (H200, the
 /// fastest number: m = 200 40, 320 20, 400 11, 500 11, 600 8 to 11, 700 8, 800 6, 900 6, 1,000 4 to 6,
-/// 1,200 4; jobs/results/band.md.)
-Index most_parts(Index half_bandwidth) {
-  const double most = 7000.0 / double(std::max<Index>(half_bandwidth, 1)) - 1.5;
-  return half_bandwidth <= kNarrow ? kMostParts : std::clamp(Index(most), Index(3), kMostParts);
+/// 1,200 4. On two, whose separators are one rank's work: m = 300 19 to 21, 600 8, 800 5, 1,000 4, 1,200 3;
+/// jobs/results/band.md.)
+Index most_parts(Index half_bandwidth, Index ranks) {
+  if (half_bandwidth <= kPaired) return kPairs;
+  if (half_bandwidth <= kNarrow) return kMostParts;
+  const double m = double(half_bandwidth);
+  const double most = ranks == 1 ? 7000 / m - 1.5 : 6400 / m - 2.3;
+  return std::clamp(Index(most), Index(3), kMostParts);
 }
 /// Parts of a partition when none are asked for: the chains of the parts and that of the
 /// separators' system, whose tile columns reach twice as far, get about equally long.
 Index default_parts(const BandRequest& r, const BandShape& s) {
   const double tiles = double(s.tiles()), reach = double(band_reach_tiles(s));
   const Index parts = Index(std::lround(std::sqrt(tiles / (2 * reach))));
-  return std::clamp<Index>(parts, std::max(3, r.ranks), most_parts(r.half_bandwidth) * r.ranks);
+  return std::clamp<Index>(parts, std::max(3, r.ranks),
+                           most_parts(r.half_bandwidth, r.ranks) * r.ranks);
 }
 
 /// First rows of q parts; empty when n is too small for them.

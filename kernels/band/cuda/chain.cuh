@@ -188,8 +188,16 @@ __device__ inline void store_inverse(double* inverse, const double (&u0)[4], con
   }
 }
 
-/// Warp w = 1 .. 3: (d[2 j], d[2 j + 1]) is block (w, j).
-__device__ inline void follow_chain(double (&d)[8][4], int w, int lane, double* inverse) {
+struct KeepNothing {
+  template <class... Block>
+  __device__ void block(const Block&...) const {}
+  __device__ void panel(int) const {}
+};
+/// Warp w = 1 .. 3: (d[2 j], d[2 j + 1]) is block (w, j). What store_inverse() gets goes to keep.block()
+/// as well; keep.panel(k): block column k of U is there.
+template <class Keep>
+__device__ inline void follow_chain(double (&d)[8][4], int w, int lane, double* inverse,
+                                    const Keep& keep) {
   const int row = kTileU + w * kBlock * kRow;
 #pragma unroll 1
   for (int k = 0;; ++k) {
@@ -210,6 +218,7 @@ __device__ inline void follow_chain(double (&d)[8][4], int w, int lane, double* 
     if (of_inverse) {
       double root[4];
       roots_of(root, k, lane);
+      keep.block(u0, u1, root, k, w - 1);
       store_inverse(inverse, u0, u1, root, k, w - 1, lane);
     } else {
       store_block(u0, u1, row + k * kBlock, kRow, lane);
@@ -218,6 +227,7 @@ __device__ inline void follow_chain(double (&d)[8][4], int w, int lane, double* 
       return;
     }
     meet(kPanelThere + k, 128);
+    keep.panel(k);
     const double* const over = shared_numbers<double>() + kPivots + k * kBlock + lane % 4 * 2;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {

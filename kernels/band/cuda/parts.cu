@@ -16,10 +16,13 @@
 //
 // Four warps of their own bring operands by asynchronous copies (16 columns of each tile a stage);
 // the others multiply on the FP64 tensor cores.
+//
+// Whole parts of one or two tiles have a launch of their own for their columns, narrow.cuh, where a
+// chain takes 8 to 10 us for 64 columns; this one does what comes after them.
 #include "kernels/band/parts.hpp"
 #include "kernels/base/assumed.hpp"
 
-#include "kernels/band/cuda/parts_diagonal.cuh"
+#include "kernels/band/cuda/narrow.cuh"
 #include "kernels/band/cuda/parts_producer.cuh"
 #include "kernels/base/cuda/runtime.cuh"
 
@@ -101,10 +104,37 @@ void launch_parts(const Stream<Cuda>& stream, Launch& launch) {
   check_launch();
 }
 
+/// Whole parts of at most kNarrowTiles tiles.
+bool is_narrow(const BandShape& s, std::span<const BandPart<Cuda>> parts) {
+  return band_reach_tiles(s) <= kNarrowTiles &&
+         std::all_of(parts.begin(), parts.end(), [](const BandPart<Cuda>& p) {
+           return p.from == 0 && p.complete() && p.tiles > 0 && p.arrow <= kNarrowTiles * kW;
+         });
+}
+/// Such parts: their columns, and then what comes after.
+void launch_narrow(const Stream<Cuda>& stream, Launch& launch, Index flags) {
+  constexpr int bytes = kNarrowNumbers * int(sizeof(double));
+  static OncePerDevice<bool> once;
+  once([] {
+    allow_shared(eliminate_narrow, bytes);
+    return true;
+  });
+  eliminate_narrow<<<unsigned(2 * launch.count), kNarrowThreads, bytes, native(stream)>>>(launch);
+  check_launch();
+  if (std::all_of(launch.parts, launch.parts + launch.count,
+                  [](const Part& p) { return p.window == 0 && p.arrow == 0; }))
+    return;
+  // All tiles are there: more than a flag counts to.
+  check(cudaMemsetAsync(launch.parts[0].flags, 1, std::size_t(flags) * sizeof(unsigned),
+                        native(stream)));
+  launch.rest = true;
+  launch_parts<1, 4>(stream, launch);
+}
+
 /// Words of scratch: failures, counters (a part's diagonal blocks, and all else), the launch's CTAs
 /// and flags, two to a word.
 struct Scratch {
-  Index flags = 0, words = 0;
+  Index flags = 0, words = 0;  // with the turns of arrow blocks behind the flags
   Scratch(const BandShape& s, std::span<const BandPart<Cuda>> parts) {
     Index stride = 0, columns = 0;
     for (const BandPart<Cuda>& p : parts) {
@@ -112,7 +142,10 @@ struct Scratch {
       columns += p.end() - p.from;
     }
     flags = columns * stride;
-    words = 2 * Index(parts.size()) + 1 + kBlockWords / 2 + ceil_div(flags, 2);
+    Index blocks = 0;
+    for (const BandPart<Cuda>& p : parts) blocks = std::max(blocks, p.arrow / kW * (p.arrow / kW));
+    const Index turns = blocks * Index(parts.size());
+    words = 2 * Index(parts.size()) + 1 + kBlockWords / 2 + ceil_div(flags + turns, 2);
   }
   static Index width(const BandShape& s, const BandPart<Cuda>& p) {
     return band_reach_tiles(s) + 1 + p.arrow / kW;
@@ -122,7 +155,7 @@ struct Scratch {
 }  // namespace
 
 bool band_parts_available(Cuda) {
-  return current_cuda_device().compute_capability >= 90 && shared_bytes_of_block() >= 220 * 1024;
+  return current_cuda_device().compute_capability >= 90 && shared_bytes_of_block() >= 223 * 1024;
 }
 
 Index band_factor_scratch(Cuda, BandShape s, std::span<const BandPart<Cuda>> parts) {
@@ -137,10 +170,10 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
     throw Error(Exit::internal, "width, scratch or status of parts; kernels/band/cuda/parts.cu");
   for (std::size_t first = 0; first < parts.size(); first += kMostParts) {
     const auto some = parts.subspan(first, std::min<std::size_t>(kMostParts, parts.size() - first));
-    const Index words = Scratch(s, some).words;
+    const Scratch needed(s, some);
     auto* const failed = reinterpret_cast<unsigned long long*>(scratch.data);
     auto* const counter = failed + some.size();
-    check(cudaMemsetAsync(failed, 0, std::size_t(words) * sizeof(Word), native(stream)));
+    check(cudaMemsetAsync(failed, 0, std::size_t(needed.words) * sizeof(Word), native(stream)));
     check(cudaMemsetAsync(failed, 0xff, some.size() * sizeof(Word), native(stream)));
     auto* const blocks = reinterpret_cast<unsigned*>(counter + 1 + some.size());
     auto* flags = blocks + kBlockWords;
@@ -150,6 +183,7 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
     launch.count = int(some.size());
     launch.counter = counter;
     launch.blocks = blocks;
+    launch.turns = flags + needed.flags;
     for (const BandPart<Cuda>& p : some)
       launch.stride = std::max(launch.stride, int(Scratch::width(s, p)));
     for (std::size_t i = 0; i < some.size(); ++i) {
@@ -164,7 +198,9 @@ void band_factor_parts(const Stream<Cuda>& stream, BandShape s,
         std::all_of(some.begin(), some.end(), [](const auto& p) { return p.arrow == 0; });
     const bool wide = band_alone ? launch.count * tiles * tiles >= kWideWork : tiles >= kWideTiles;
     launch.apart = !wide && band_alone && launch.count <= 2;
-    if (wide)
+    if (is_narrow(s, some))
+      launch_narrow(stream, launch, needed.flags);
+    else if (wide)
       launch_parts<2, 6>(stream, launch);
     else
       launch_parts<1, 4>(stream, launch);

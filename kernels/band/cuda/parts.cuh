@@ -36,11 +36,14 @@ struct Launch {
   int alone;                  // 1: that next to the diagonal has one tile row
   int diagonals;              // CTAs a part that do its diagonal blocks
   bool apart;                 // on multiprocessors that do nothing else
+  bool rest;                  // only what comes after the columns
   int slope;                  // groups of tile columns that a pair is ahead of the next, / 65536
   Index most_ahead;
   Index window_groups, window_pairs, arrow_groups, arrow_pairs;
+  int shares;                   // tasks of an arrow block, one after the other added to it
   unsigned long long* counter;  // the next of the others, the next diagonal task of each part
   unsigned* blocks;             // kBlockWords: see role()
+  unsigned* turns;              // of arrow blocks: warps that have added their share
   Part parts[kMostParts];
   /// Groups that the at-th pair from the band's end is ahead of the last one.
   [[nodiscard]] __host__ __device__ Index ahead(int at) const { return Index(at) * slope >> 16; }

@@ -290,7 +290,13 @@ struct Consumer {
     pair_products<MT, true>(x, t, active, i, j, ia, jb, row, t.k0, cut);
     pair_products<MT, false>(x, t, active, i, j, ia, jb, row, cut, t.k1);
     if (!finishes) {
+      const bool shared = NC == 1 && t.kind == arrow && l.shares > 1;
+      unsigned* const turns = l.turns + (shared ? t.block : 0);
+      if (shared)
+        while (acquire_flag(turns) < unsigned(4 * t.share)) __nanosleep(20);
+      __syncwarp();
       if (active) add<MT>(x, at, row);
+      if (shared) publish(turns, 1);
       return;
     }
     unsigned* const flag =
@@ -346,6 +352,7 @@ struct Consumer {
                                   double (&x)[1][8][4], double (&d)[1][8][4], const Place& at_d);
   __device__ void hand_first(const double (&d)[8][4]) const;
   __device__ void write_factor(const Place& at) const;
+  __device__ void write_factor_block(const Place& at, int k) const;
 
   __device__ void run() {
     for (unsigned number = 0;; ++number) {

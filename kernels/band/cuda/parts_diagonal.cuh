@@ -112,7 +112,7 @@ __device__ void Consumer<NC, S>::finish_diagonal(const Part& p, Index j, bool be
     store_inverse(inverse, u0, u1, root, 3, 3, lane);
   } else {
     if (warp == 1) hand_first(d[0]);  // before anything else
-    follow_chain(d[0], warp, lane, inverse);
+    follow_chain(d[0], warp, lane, inverse, KeepNothing{});
   }
   publish(p.flags + (j - p.from) * l.stride, 1);
   write_factor(at_d);
@@ -128,20 +128,21 @@ __device__ void Consumer<NC, S>::hand_first(const double (&d)[8][4]) const {
 /// Block row `warp` of the factor; all of it is in shared memory.
 template <int NC, int S>
 __device__ void Consumer<NC, S>::write_factor(const Place& at) const {
+#pragma unroll 1
+  for (int k = 0; k <= warp; ++k) write_factor_block(at, k);
+}
+template <int NC, int S>
+__device__ void Consumer<NC, S>::write_factor_block(const Place& at, int k) const {
   const double* const s = dynamic_shared();
   const int row = warp * kBlock;
-#pragma unroll 1
-  for (int k = 0; k <= warp; ++k) {
-    const double mine = rsqrt(s[kLead + k * kLeadSize + lane % kBlock * (kLeadLD + 1)]);
+  const double mine = rsqrt(s[kLead + k * kLeadSize + lane % kBlock * (kLeadLD + 1)]);
 #pragma unroll
-    for (int i = 0; i < kBlock / 2; ++i) {
-      const int c = 2 * i + lane / kBlock, r = lane % kBlock;
-      const double root = __shfl_sync(kAll, mine, c);
-      const double value = k < warp ? s[kTileU + (row + r) * kRow + k * kBlock + c]
-                                    : s[kLead + k * kLeadSize + c * kLeadLD + r];
-      if (at.has(row + r, k * kBlock + c))
-        at.data[row + r + (k * kBlock + c) * at.ld] = value * root;
-    }
+  for (int i = 0; i < kBlock / 2; ++i) {
+    const int c = 2 * i + lane / kBlock, r = lane % kBlock;
+    const double root = __shfl_sync(kAll, mine, c);
+    const double value = k < warp ? s[kTileU + (row + r) * kRow + k * kBlock + c]
+                                  : s[kLead + k * kLeadSize + c * kLeadLD + r];
+    if (at.has(row + r, k * kBlock + c)) at.data[row + r + (k * kBlock + c) * at.ld] = value * root;
   }
 }
 

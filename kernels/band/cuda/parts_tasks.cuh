@@ -13,6 +13,8 @@ struct Task {
   int part;
   int kind;           // Kind
   int rows, columns;  // tiles of the block that exist
+  int share;          // of an arrow block
+  Index block;        // its number
 };
 __shared__ Task tasks[2];
 __shared__ Word full[kMostStages], empty[kMostStages], task_full[2], task_empty[2];
@@ -31,6 +33,24 @@ __device__ inline bool decode_diagonal(const Launch& launch, int part, Index num
   return t.row < p.end || (t.row == p.end && t.row > p.from && t.row < p.tiles + p.window);
 }
 
+/// Share and block of a part's arrow block number `at`. False: no such block.
+template <int NC>
+__device__ inline bool decode_arrow(const Launch& launch, Index at, Task& t) {
+  const Part& p = launch.parts[t.part];
+  const Index arrows = launch.arrow_groups * launch.arrow_pairs;
+  t.kind = arrow;
+  t.share = int(at / arrows);
+  at %= arrows;
+  t.block = t.part * arrows + at;
+  t.column = at / launch.arrow_pairs * NC;
+  t.row = t.column + at % launch.arrow_pairs * 2;
+  t.k0 = p.tiles * t.share / launch.shares;
+  t.k1 = p.tiles * (t.share + 1) / launch.shares;
+  t.rows = int(min(Index(2), p.arrow - t.row));
+  t.columns = int(min(Index(NC), p.arrow - t.column));
+  return p.complete && t.rows > 0 && t.columns > 0;
+}
+
 /// The other tasks are numbered: arrow blocks that come first, columns, what is left. False: no
 /// such block.
 ///
@@ -44,20 +64,9 @@ __device__ inline bool decode(const Launch& launch, Index id, Task& t) {
   const int m = launch.reach_tiles;
   t.rows = t.columns = 0;
   const Index arrows = launch.arrow_groups * launch.arrow_pairs;
-  const auto schur = [&](Index at) {  // arrow block of a part
-    const Part& p = launch.parts[t.part];
-    t.kind = arrow;
-    t.column = at / launch.arrow_pairs * NC;
-    t.row = t.column + at % launch.arrow_pairs * 2;
-    t.k0 = 0;
-    t.k1 = p.tiles;
-    t.rows = int(min(Index(2), p.arrow - t.row));
-    t.columns = int(min(Index(NC), p.arrow - t.column));
-    return p.complete && t.rows > 0 && t.columns > 0;
-  };
   if (id < launch.early) {
     t.part = int(id / arrows);
-    return schur(id % arrows);
+    return decode_arrow<NC>(launch, id % arrows, t);
   }
   id -= launch.early;
   if (id < launch.column_tasks) {
@@ -91,7 +100,8 @@ __device__ inline bool decode(const Launch& launch, Index id, Task& t) {
   id -= launch.column_tasks;
   const Index windows = launch.window_groups * launch.window_pairs;
   const Index couplings = launch.arrow_groups * launch.window_pairs;
-  const Index late = launch.early > 0 ? 0 : arrows, all = windows + couplings + late;
+  const Index late = launch.early > 0 ? 0 : arrows * launch.shares;
+  const Index all = windows + couplings + late;
   if (id >= all * launch.count) {
     t.kind = stop;
     return true;
@@ -113,7 +123,7 @@ __device__ inline bool decode(const Launch& launch, Index id, Task& t) {
     t.row = p.tiles + id % launch.window_pairs * 2;
     t.columns = int(min(Index(NC), p.arrow - t.column));
   } else {
-    return schur(id - windows - couplings);
+    return decode_arrow<NC>(launch, id - windows - couplings, t);
   }
   t.rows = int(min(Index(2), p.tiles + p.window - t.row));
   t.k0 = max(Index(0), t.row - m);
@@ -195,9 +205,16 @@ void lay_out(Launch& launch, int resident, Index diagonals) {
   launch.slope = int(65536 / 2 * launch.high *
                      std::min(NC == 1 ? 0.4 : 0.3, 8 * workers / double(tiles * tiles)));
   launch.most_ahead = launch.band_pairs > 0 ? launch.ahead(launch.band_pairs - 1) : 0;
-  launch.column_tasks = (groups + launch.most_ahead) * launch.count * launch.per_group;
+  launch.column_tasks =
+      launch.rest ? 0 : (groups + launch.most_ahead) * launch.count * launch.per_group;
   // Arrow blocks wait for the whole part: beside it, if they leave most CTAs to it.
   const Index arrows = launch.arrow_groups * launch.arrow_pairs * launch.count;
-  launch.early = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident ? arrows : 0;
+  const bool beside = 3 * (arrows + launch.diagonals * launch.count) <= 2 * resident;
+  launch.early = beside && !launch.rest ? arrows : 0;
+  launch.shares = 1;
+  if (launch.rest) {
+    launch.diagonals = 0;
+    launch.shares = int(std::clamp<Index>(4 * resident / std::max(Index(1), arrows), 1, 16));
+  }
 }
 }  // namespace terrace::band::parts
