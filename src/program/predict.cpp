@@ -278,8 +278,10 @@ Work band_work(const BandAmounts& w) {
   const bool streamed = w.method == "streamed", mixed = w.method == "mixed";
   // H200: m = 128 to 32,000, in parts and from one or two ends; 3.3 in half precision. CPU: n m =
   // 40,000,000, m = 100 to 4,000 on 2 and 16 threads.
+  const bool narrow = !mixed && !streamed && m <= 128;  // kernels/band/cuda/narrow.cuh
   const double update = !w.on.device ? reached(m, 120.0 * w.on.threads)
                         : mixed      ? reached(m, 200, 3.3)
+                        : narrow     ? std::max(1.0, m) / 200
                                      : reached(m, 400, 0.75);
   Work work;
   work.model = w.command + ", " + w.method;
@@ -294,10 +296,14 @@ Work band_work(const BandAmounts& w) {
     } else if (one_by_one(w)) {
       work.steps = tile_steps(w);
     } else {
-      // 64 columns take 10 us in parts at m = 128, and 12.5 from m = 1,000 on, beside blocks that
-      // multiply: fitted. From one or two ends they take 10.2 us, in mixed precision 17.
+      // 64 columns take 7.6 us up to m = 64 and 10 up to 128, with multiprocessors of their own; then
+      // 10 in parts, and 12.5 from m = 1,000 on, beside blocks that multiply: fitted. From one or two
+      // ends they take 10.2 us, in mixed precision 17.
       const double beside = w.parts > 2 ? 0.25 : 0.02;
-      work.chain = {{Rate::block, blocks * (mixed ? 1.7 : 1 + beside * std::min(1.0, m / 1000))}};
+      const double block = mixed    ? 1.7
+                           : narrow ? (m <= 64 ? 0.76 : 1.0)
+                                    : 1 + beside * std::min(1.0, m / 1000);
+      work.chain = {{Rate::block, blocks * block}};
       work.updates = {{Rate::product, w.flops, update}};
       const double s = double(w.separator);
       Step separators;
