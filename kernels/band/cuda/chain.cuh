@@ -188,6 +188,7 @@ __device__ inline void store_inverse(double* inverse, const double (&u0)[4], con
   }
 }
 
+/// Of follow_chain(): nobody else wants the inverse or looks on.
 struct KeepNothing {
   template <class... Block>
   __device__ void block(const Block&...) const {}

@@ -142,20 +142,7 @@ __device__ inline void narrow_chain(const Rows& rows, const Part& p) {
     }
     if (j == p.tiles) return rows.write<1>(d, at, warp * kBlock);
     if (j > 0) hear(column_written, j - 1);
-    double* const inverse = p.inverse_of(j);
-    const int near = inverse_at(j);
-    if (warp == 0) {
-      const int failed = lead_chain(d[0][0], d[0][1], lane);
-      if (failed != 0 && lane == 0) atomicMin(p.failed, (unsigned long long)(j * kW + failed));
-      double u0[4], u1[4], root[4];
-      roots_of(root, 3, lane);
-      load_v(u0, u1, 3, lane);
-      keep_inverse(near, u0, u1, root, 3, 3, lane);
-      store_inverse(inverse, u0, u1, root, 3, 3, lane);
-    } else {
-      if (warp == 1) rows.hand_first(d[0]);  // before anything else
-      follow_chain(d[0], warp, lane, inverse, KeepNear{near, lane});
-    }
+    rows.factor_block(p, j, d[0], KeepNear{inverse_at(j), lane});
     say(column_there, lane);
     if (j < last) barrier_arrive(kInverseThere, 256);
   }

@@ -350,6 +350,8 @@ struct Consumer {
   __device__ void keep_rows(const double (&x)[8][4], int at) const;
   __device__ void finish_diagonal(const Part& p, Index j, bool below, bool block,
                                   double (&x)[1][8][4], double (&d)[1][8][4], const Place& at_d);
+  template <class Keep>
+  __device__ void factor_block(const Part& p, Index j, double (&d)[8][4], const Keep& keep) const;
   __device__ void hand_first(const double (&d)[8][4]) const;
   __device__ void write_factor(const Place& at) const;
   __device__ void write_factor_block(const Place& at, int k) const;

@@ -102,20 +102,29 @@ __device__ void Consumer<NC, S>::finish_diagonal(const Part& p, Index j, bool be
     if (block) write<1>(d, at_d, row);
     return;
   }
+  factor_block(p, j, d[0], KeepNothing{});
+  publish(p.flags + (j - p.from) * l.stride, 1);
+  write_factor(at_d);
+}
+/// d is factored and inverted: U and the leader's blocks in shared memory, the inverse in its place,
+/// and where `keep` wants it (follow_chain()).
+template <int NC, int S>
+template <class Keep>
+__device__ void Consumer<NC, S>::factor_block(const Part& p, Index j, double (&d)[8][4],
+                                              const Keep& keep) const {
   double* const inverse = p.inverse_of(j);
   if (warp == 0) {
-    const int failed = lead_chain(d[0][0], d[0][1], lane);
+    const int failed = lead_chain(d[0], d[1], lane);
     if (failed != 0 && lane == 0) atomicMin(p.failed, (unsigned long long)(j * kW + failed));
     double u0[4], u1[4], root[4];
     roots_of(root, 3, lane);
     load_v(u0, u1, 3, lane);
+    keep.block(u0, u1, root, 3, 3);
     store_inverse(inverse, u0, u1, root, 3, 3, lane);
   } else {
-    if (warp == 1) hand_first(d[0]);  // before anything else
-    follow_chain(d[0], warp, lane, inverse, KeepNothing{});
+    if (warp == 1) hand_first(d);  // before anything else
+    follow_chain(d, warp, lane, inverse, keep);
   }
-  publish(p.flags + (j - p.from) * l.stride, 1);
-  write_factor(at_d);
 }
 template <int NC, int S>
 __device__ void Consumer<NC, S>::hand_first(const double (&d)[8][4]) const {
