@@ -219,8 +219,8 @@ TEST_CASE("half-bandwidths of many tile rows are solved, CUDA", "[gpu]") {
       if (c->size() == 1) solved(2 * m + 1500, m, method);
 }
 
-// With 66 parts and three right-hand sides one backward substitution of about 200 was wrong in 4
-// neighbouring rows: a tile's room in shared memory was given back before it had been read.
+// With 66 parts and three right-hand sides one backward substitution of about 200 was wrong in a few
+// rows on an H200: jobs/results/band.md.
 TEST_CASE("many factors and solves of one matrix give the same bits, CUDA", "[gpu]") {
   Context<Cuda>* c = context<Cuda>();
   if (!c || c->size() > 1) return;
