@@ -142,7 +142,7 @@ struct Chain {
       meet(1, 2 * kMath);  // solved(t - 1) and rest(t) are there
       float sum[V];
       row_times<V>(sum, near, solved + (t + 3) % 4 * rows);
-      __syncwarp();  // all lanes' numbers are in their sums: not before
+      __syncwarp();  // the lanes' numbers are in their sums: no need to give_back()
       if (lane == 0) arrive(taken + ring.stage);
       const Index i = column_of<transposed>(s.f, t) * kW + row;
 #pragma unroll

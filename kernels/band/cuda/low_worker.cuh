@@ -113,8 +113,7 @@ struct Worker {
   /// sums += this stage's tile times x.
   __device__ __forceinline__ void take_stage(Sums<transposed, V>& sums, const float* x) {
     sums.add(tiles + ring.stage * kTileBytes, x, warp, lane);
-    __syncwarp();
-    if (lane == 0) arrive(empty + ring.stage);
+    give_back(empty + ring.stage, lane);
     ring.next();
   }
   /// The math warps: D (b - sums).

@@ -305,8 +305,7 @@ __device__ inline void narrow_arrow(const Rows& rows, const Part& p) {
       const int slot = tile_slot(kind, number);
       wait_for(&full[slot], number / 2 % 2);
       body(slot * kTileNumbers);
-      __syncwarp();
-      if (lane == 0) arrive(&empty[slot]);
+      give_back(&empty[slot], lane);
     };
     if (k >= 2 && rows.l.reach_tiles == 2)
       tile(far_tile, k - 2,

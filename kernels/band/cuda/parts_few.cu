@@ -131,7 +131,7 @@ struct Chain {
       meet(1, 2 * kMath);  // solved(t - 1) and rest(t) are there
       double sum[V];
       row_times(sum, left, solved + (t + 1) % 2 * rows);
-      __syncwarp();  // all lanes' numbers are in their sums: not before
+      __syncwarp();  // the lanes' numbers are in their sums: no need to give_back()
       if (lane == 0) arrive(empty + ring.stage);
       const Index i = column_of<transposed>(p, t) * kTile + row;
 #pragma unroll
@@ -183,11 +183,10 @@ struct Chain {
       arrive(arrived + to.stage);
     }
   }
-  /// One thread: bulk copies bring 84 GB/s, those of 16 bytes by 64 threads 40. Without the policy
-  /// read_once(): the other direction's products come to the same place.
+  /// One thread: bulk copies bring 84 GB/s, those of 16 bytes by 64 threads 40.
   __device__ __forceinline__ void load_products() const {
     constexpr unsigned bytes = kTileSize * sizeof(double);
-    order_copies();
+    const Word policy = read_once();
     Ring<kProducts> ring;
     for (int t = 0; t < p.tiles; ++t, ring.next())
 #pragma unroll 1
@@ -196,7 +195,7 @@ struct Chain {
         wait_for(empty + stage, ring.emptied());
         arrive_for_bytes(full + stage, bytes);
         copy_in_bulk(tiles + stage * kTileSize, p.product + (Index(t) * distances + d) * kTileSize,
-                     bytes, full + stage);
+                     bytes, full + stage, policy);
       }
     // Copies still under way end before the block does: the math warps wait for all of them.
   }

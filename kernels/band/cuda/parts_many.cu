@@ -110,8 +110,7 @@ struct Block {
   /// c -= left x right of this stage.
   __device__ __forceinline__ void take_stage(const Product& product, Sums& c) {
     product.subtract(c, left(), right(), warp, lane);
-    __syncwarp();
-    if (lane == 0) arrive(empty + ring.stage);
+    give_back(empty + ring.stage, lane);
     ring.next();
   }
   /// c = D c - (D T_1) solved(t - 1), to the board, and the chain's flag.

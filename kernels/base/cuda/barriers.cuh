@@ -91,17 +91,19 @@ __device__ inline Word read_once() {
 #endif
   return policy;
 }
-/// Between what kernels have written and bulk copies of it.
-__device__ inline void order_copies() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async;" ::: "memory");
-#endif
-}
 /// Between ordinary accesses and bulk copies of the same shared memory, in either order.
 __device__ inline void order_shared_copies() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
+}
+
+/// A warp gives a stage back, which copies will fill again. Without the fence the arrival may pass
+/// the warp's loads: it does not wait for those whose numbers are not in use yet.
+__device__ inline void give_back(Word* stage, int lane) {
+  order_shared_copies();
+  __syncwarp();
+  if (lane == 0) arrive(stage);
 }
 
 /// Stages of a ring: the n-th use of it is stage n % count, round n / count.
