@@ -111,6 +111,14 @@ template <class B>
 void cg_direction(const Stream<B>&, const CgPass<B>&, View<const double, B> z,
                   View<const double, B> d, View<double, B> x, View<double, B> p);
 
+/// cg_dots, cg_step and cg_direction in one launch, of one column: the whole rest of an iteration
+/// whose vectors are whole on every rank. Where cg_finishes().
+void cg_finish(const Stream<Cuda>&, const CgPass<Cuda>&, View<const double, Cuda> q,
+               View<const double, Cuda> d, View<double, Cuda> r, View<double, Cuda> x,
+               View<double, Cuda> p);
+bool cg_finishes(const Stream<Cuda>&, Index rows);
+constexpr Index cg_few_rows = 32768;
+
 /// One iteration of Chronopoulos and Gear (1989) after w = A u and one reduction of pq .. zz:
 ///   p = u + beta p, s = w + beta s, x += alpha p, r -= alpha s, u = D r,
 ///   next[rr], next[rz], next[zz]

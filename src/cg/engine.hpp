@@ -198,6 +198,12 @@ class CgEngine {
   }
   void step(const CgClassic<B>& v, Index i) const {
     const CgPass<B> at = pass(i);
+    if constexpr (A::replicated && std::is_same_v<B, Cuda>) {
+      if (w_.columns == 1 && !general() && cg_finishes(lane_, w_.local_rows)) {
+        multiply(v.q, {}, at.skip());
+        return cg_finish(lane_, at, v.q, d(), r_, w_.x, v.p.own());
+      }
+    }
     // q = A p, (p, q), (p, p)
     multiply(v.q, row(i).slice(cg_row::pq * w_.columns, 2 * w_.columns), at.skip());
     if (!A::sums_columns && w_.columns > 1) cg_dots<B>(lane_, at, v.p.own(), v.q);

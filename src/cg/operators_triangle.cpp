@@ -253,7 +253,7 @@ void TriangleOperator<B>::product(const Context<B>& context, Read read, const Op
   multiply(lane, tiles(read), p.memory.view(), q, scratch_.view(), target, skip, absolute);
   if (ranks_ > 1) {
     context.comm.all_reduce(lane, Reduce::sum, q.slice(0, n_));
-    sum_products(lane, p.own(), q.slice(0, n_), sums_to(space, sums), skip);
+    if (sums.size > 0) sum_products(lane, p.own(), q.slice(0, n_), sums_to(space, sums), skip);
   }
 }
 

@@ -55,9 +55,9 @@ class TriangleOperator {
   /// padded(n) zero entries per column.
   [[nodiscard]] Operand<B> operand(const Context<B>& context, Index columns = 1) const;
   /// q[0..n) = A p (or |A| p) on context.ahead, complete on every rank; sums = { p.q, p.p } of the
-  /// whole vectors, the same bits on every rank. q has n entries or more; of several columns
-  /// (without sums, from whole tiles) padded(n). With *skip != 0 only the
-  /// all-reduce of q takes place.
+  /// whole vectors, the same bits on every rank; empty: without. q has n entries or more; of several
+  /// columns (without sums, from whole tiles) padded(n). With *skip != 0 only the all-reduce of q
+  /// takes place.
   void apply(const Context<B>& context, const Operand<B>& p, View<double, B> q,
              View<double, B> sums, const SumSpace<B>& space, const double* skip = nullptr,
              bool absolute = false) const;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/base/cuda/runtime.cuh"
+#include "kernels/base/cuda/early.cuh"
 
 namespace terrace {
 
@@ -261,6 +261,7 @@ __device__ T combine(Combine op, T a, T b) {
 template <class T>
 __global__ void __launch_bounds__(threads)
     reduce(const __grid_constant__ Mailboxes boxes, int lanes, Combine op, T* data, Index count) {
+  wait_for_launch_ahead();
   const int lane = int(blockIdx.x), me = boxes.own;
   const Segment s = segment(8 * count, lane, lanes);
   const Index first = s.first / 8, numbers = s.bytes / 8;
@@ -305,6 +306,7 @@ __global__ void __launch_bounds__(threads)
     }
     data[first + i] = sum;
   }
+  let_next_begin();
   if (const int q = int(threadIdx.x); q < boxes.count && q != me) {
     Counters& there = counters_at(boxes, q, lane, lanes);
     there.small_got = counters[q].small_got + 1;
@@ -386,10 +388,9 @@ void reduce_at_once(const Stream<Cuda>& stream, const Mailboxes& boxes, Combine 
   if (count == 0) return;
   const int lanes = lanes_of(boxes.count);
   with_type(type, [&]<class T>(T) {
-    reduce<T><<<unsigned(lanes_for(8 * count, lanes)), threads, 0, native(stream)>>>(
-        boxes, lanes, op, static_cast<T*>(data), count);
+    launch_early(reduce<T>, unsigned(lanes_for(8 * count, lanes)), threads, 0, native(stream),
+                 boxes, lanes, op, static_cast<T*>(data), count);
   });
-  check_launch();
 }
 
 void combine_parts(const Stream<Cuda>& stream, Combine op, Combined type,

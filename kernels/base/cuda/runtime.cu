@@ -173,6 +173,16 @@ cusparseHandle_t cusparse(const Stream<Cuda>& stream) {
   return handle;
 }
 
+static __global__ void compiled_here() {}
+
+bool compiled_for_hopper() {
+  static OncePerDevice<bool> once;
+  return once([] {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, compiled_here));
+    return attributes.ptxVersion >= 90;
+  });
+}
 int current_ordinal() {
   int ordinal = 0;
   if (assumed_device() || cudaGetDevice(&ordinal) == cudaSuccess) return ordinal;

@@ -41,6 +41,9 @@ struct PreparedFile {
 inline cudaStream_t native(const Stream<Cuda>& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
+/// The code that runs on the current device was compiled for compute capability 9: bulk copies, early
+/// launches.
+bool compiled_for_hopper();
 /// The ordinal of the current device; 0 where there is none, or an assumed one.
 int current_ordinal();
 

@@ -25,23 +25,13 @@ int multiprocessors() {
   });
   return count;
 }
-/// The code that runs here was compiled for compute capability 9 (bulk copies, early launches).
-bool compiled_for_hopper() {
-  static OncePerDevice<bool> once;
-  const bool yes = once([] {
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, gather_kernel<1>));
-    return attributes.ptxVersion >= 90;
-  });
-  return yes;
-}
 
 template <Read read>
 void sweep(cudaStream_t stream, const Sweep& s) {
   if (compiled_for_hopper())
-    launch_sweep<read, 3, true>(stream, s, multiprocessors(), true);
+    launch_sweep<read, 3, true>(stream, s, multiprocessors());
   else
-    launch_sweep<read, 2, false>(stream, s, multiprocessors(), false);
+    launch_sweep<read, 2, false>(stream, s, multiprocessors());
 }
 Index units_of(Index tiles) { return ceil_div(tiles, Index(1) << unit_bits(tiles)); }
 constexpr Index counter = 16;  // doubles before the partial sums; the first is the units taken
@@ -49,6 +39,8 @@ constexpr Index counter = 16;  // doubles before the partial sums; the first is 
 __global__ void __launch_bounds__(sum_threads)
     sum_products_kernel(const double* __restrict__ p, const double* __restrict__ q, Index n,
                         SumTarget<Cuda> sums, const double* skip) {
+  let_next_begin();
+  wait_for_launch_ahead();
   if (skip != nullptr && *skip != 0) return;
   double pq = 0, pp = 0;
   for (Index i = Index(blockIdx.x) * sum_threads + threadIdx.x; i < n;
@@ -172,16 +164,14 @@ void multiply(const Stream<Cuda>& stream, const TriangleTiles<Cuda>& t, View<con
   g.q = q.data;
   g.taken = s.taken;
   g.skip = skip;
-  launch_gather<1>(native(stream), g, sums, sums.result.data != nullptr,
-                   tiles > 0 && compiled_for_hopper());
+  launch_gather<1>(native(stream), g, sums, sums.result.data != nullptr);
 }
 
 void sum_products(const Stream<Cuda>& stream, View<const double, Cuda> p,
                   View<const double, Cuda> q, const SumTarget<Cuda>& sums, const double* skip) {
   const unsigned blocks = sum_blocks(ceil_div(p.size, Index(sum_threads)), 264);
-  sum_products_kernel<<<blocks, sum_threads, 0, native(stream)>>>(p.data, q.data, p.size, sums,
-                                                                  skip);
-  check_launch();
+  launch_early(sum_products_kernel, blocks, sum_threads, 0, native(stream), p.data, q.data, p.size,
+               sums, skip);
 }
 
 void pack_rows(const Stream<Cuda>& stream, View<const double, Cuda> slab, Index n, Index tile_row,

@@ -16,6 +16,7 @@
 // one ahead of them has ended, and wait for it before they touch what changes.
 #pragma once
 #include "kernels/base/cuda/barriers.cuh"
+#include "kernels/base/cuda/early.cuh"
 #include "kernels/base/cuda/sums.cuh"
 #include "kernels/cg/triangle.hpp"
 
@@ -83,29 +84,6 @@ struct Pair {
     return tile(z) - (row(z) != 0 ? middle : begin);
   }
 };
-
-__device__ inline void wait_for_launch_ahead() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/// `early`: may start before the launch ahead of it has ended; it waits itself.
-template <class... Parameters>
-void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, int threads, int bytes,
-                   cudaStream_t stream, bool early, const Parameters&... parameters) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = unsigned(threads);
-  config.dynamicSmemBytes = std::size_t(bytes);
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, kernel, parameters...));
-}
 
 /// v[k] summed over the lanes, for k = lane * count / 32, in all lanes that share k.
 template <int half, int mask, int count>
@@ -326,9 +304,7 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
   __shared__ double p_row[sweep_warps][2][R];
   __shared__ double2 sides[2][sweep_warps][32];
   __shared__ Index queue[2 * fixed];
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  let_next_begin();
 
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const Word keep = read_again();
@@ -395,13 +371,13 @@ __global__ void __launch_bounds__(sweep_threads, 1) sweep_kernel(const Sweep s) 
 }
 
 template <Read read, int stages, bool bulk>
-void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors, bool early) {
+void launch_sweep(cudaStream_t stream, const Sweep& s, int multiprocessors) {
   constexpr int bytes = sweep_warps * stages * stage_bytes;
   const auto kernel = sweep_kernel<read, stages, bulk>;
   static OncePerDevice<bool> once;
   (void)once([&] { return allow_shared(kernel, bytes); });
   const unsigned blocks = unsigned(std::min<Index>(s.units, multiprocessors));
-  launch_kernel<Sweep>(kernel, blocks, sweep_threads, bytes, stream, early, s);
+  launch_early(kernel, blocks, sweep_threads, bytes, stream, s);
 }
 
 }  // namespace terrace::cg::triangle

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(sum_threads)
     }
     if (!waited) {
       wait_for_launch_ahead();
+      let_next_begin();  // not before: cg_finish() reads what the product's launch has waited for
       skip = g.skip != nullptr && *g.skip != 0;
       waited = true;
     }
@@ -91,6 +92,7 @@ __global__ void __launch_bounds__(sum_threads)
   }
   if (!waited) {
     wait_for_launch_ahead();
+    let_next_begin();
     skip = g.skip != nullptr && *g.skip != 0;
   }
   if (skip) return;
@@ -100,10 +102,9 @@ __global__ void __launch_bounds__(sum_threads)
 
 template <int V>
 void launch_gather(cudaStream_t stream, const Gather& g, const SumTarget<Cuda>& sums,
-                   bool with_sums, bool early) {
-  launch_kernel<Gather, SumTarget<Cuda>, bool>(
-      gather_kernel<V>, sum_blocks(g.blocks * (height / (64 * V)), SumSpace<Cuda>::pieces),
-      sum_threads, 0, stream, early, g, sums, with_sums);
+                   bool with_sums) {
+  launch_early(gather_kernel<V>, sum_blocks(g.blocks * (height / (64 * V)), SumSpace<Cuda>::pieces),
+               sum_threads, 0, stream, g, sums, with_sums);
 }
 
 /// Each tile from doubles to two planes, in place: a block a tile, through shared memory.
