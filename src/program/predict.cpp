@@ -333,9 +333,11 @@ Work band_work(const BandAmounts& w) {
 Work iteration_work(const IterationWork& w) {
   const bool triangle = w.form == "dense triangle", dense = triangle || w.form == "dense rows";
   const double rhs = double(w.nrhs), passes = double(w.passes);
-  // H200: dense 0.97 of the memory rate, band and CSR 0.83, in about six launches; a CPU's triangle
-  // is faster than the sum that memory is measured with. Single precision has half the bytes;
-  // rows that wait for one another use a third of what a core can read.
+  // H200: dense 0.97 of the memory rate, band and CSR 0.83, in about six launches (four where one
+  // follows a dense product); a CPU's triangle is faster than the sum that memory is measured with.
+  // Single precision has half the bytes; rows that wait for one another use a third of what a core
+  // can read.
+  const bool finishes = triangle && w.nrhs == 1 && w.n <= 32768;
   const bool resident = triangle && w.on.ranks == 1 && w.matrix_bytes < 4e7;  // on the chip
   // Several right-hand sides in lock step: a pass more over p and A p, and gathers of p beside the
   // matrix (cg.md: 16 of them, CSR and bands of 64 and 300).
@@ -363,6 +365,7 @@ Work iteration_work(const IterationWork& w) {
       {Rate::memory, (together ? 96 : 80) * w.rows * rhs, w.on.device ? 0.83 : 1},
       {Rate::launch, (!w.on.device ? 100
                       : resident   ? 2
+                      : finishes   ? 4
                                    : 6) *
                          passes},
       {Rate::launch, w.on.device ? 0.4 * w.chain * passes : 0}};
