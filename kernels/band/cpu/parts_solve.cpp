@@ -9,6 +9,7 @@
 
 #include "kernels/band/cpu/steps.hpp"
 #include "kernels/band/parts.hpp"
+#include "kernels/base/cpu/columns.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {
@@ -28,10 +29,10 @@ Index rows_below(const BandShape& s, const BandPart<Cpu>& part, Index k) {
 /// out (rows x nrhs) -= a (rows x columns, or its transpose; column-major) in; row-major vectors.
 void subtract_product(bool transposed, const double* a, Index ld, Index rows, Index columns,
                       Index nrhs, const double* in, double* out) {
-  if (nrhs == 1)
-    cblas_dgemv(CblasColMajor, transposed ? CblasTrans : CblasNoTrans,
-                as_int(transposed ? columns : rows), as_int(transposed ? rows : columns), -1.0, a,
-                as_int(ld), in, 1, 1.0, out, 1);
+  if (nrhs == 1 && transposed)
+    add_dots(columns, rows, -1.0, a, ld, in, out);
+  else if (nrhs == 1)
+    add_columns(rows, columns, -1.0, a, ld, in, out);
   else
     cblas_dgemm(CblasColMajor, CblasNoTrans, transposed ? CblasNoTrans : CblasTrans, as_int(nrhs),
                 as_int(rows), as_int(columns), -1.0, in, as_int(nrhs), a, as_int(ld), 1.0, out,

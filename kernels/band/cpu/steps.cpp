@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/cpu/columns.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {
@@ -27,8 +28,7 @@ void subtract_product(const double* block, Index ld, Index rows, Index columns, 
                       const double* in, double* out) {
   if (rows <= 0 || columns <= 0) return;
   if (nrhs == 1)
-    cblas_dgemv(CblasColMajor, CblasNoTrans, as_int(rows), as_int(columns), -1.0, block, as_int(ld),
-                in, 1, 1.0, out, 1);
+    add_columns(rows, columns, -1.0, block, ld, in, out);
   else
     cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, as_int(nrhs), as_int(rows),
                 as_int(columns), -1.0, in, as_int(nrhs), block, as_int(ld), 1.0, out, as_int(nrhs));
@@ -39,8 +39,7 @@ void subtract_transposed_product(const double* block, Index ld, Index rows, Inde
                                  Index nrhs, const double* in, double* out) {
   if (rows <= 0 || columns <= 0) return;
   if (nrhs == 1)
-    cblas_dgemv(CblasColMajor, CblasTrans, as_int(rows), as_int(columns), -1.0, block, as_int(ld),
-                in, 1, 1.0, out, 1);
+    add_dots(rows, columns, -1.0, block, ld, in, out);
   else
     cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, as_int(nrhs), as_int(columns),
                 as_int(rows), -1.0, in, as_int(nrhs), block, as_int(ld), 1.0, out, as_int(nrhs));
@@ -61,8 +60,7 @@ void band_forward_step(const BandShape& s, Index rows, const double* tile, Index
                        double* below) {
   const Index w = s.width, ld = s.reach;
   if (nrhs == 1)
-    cblas_dtrsv(CblasColMajor, CblasLower, CblasNoTrans, CblasNonUnit, as_int(w), tile, as_int(ld),
-                y, 1);
+    solve_lower(w, tile, ld, y);
   else
     parallel_ranges(nrhs, 64, [&](Index from, Index to) {
       cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit,
@@ -104,8 +102,7 @@ void band_backward_step(const BandShape& s, Index rows, const double* tile, Inde
     subtract_transposed_product(block.entries, kCorner, count, side, nrhs, in, out);
   });
   if (nrhs == 1)
-    cblas_dtrsv(CblasColMajor, CblasLower, CblasTrans, CblasNonUnit, as_int(w), tile, as_int(ld), x,
-                1);
+    solve_lower_transposed(w, tile, ld, x);
   else
     parallel_ranges(nrhs, 64, [&](Index from, Index to) {
       cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasNoTrans, CblasNonUnit,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/cpu/columns.hpp"
 #include "kernels/base/parallel.hpp"
 
 namespace terrace::band {
@@ -79,8 +80,8 @@ class Strip {
     const double *a = tile_ + from, *x = x_ + from * nrhs_;
     double* y = strip_ + from * group_;
     if (nrhs_ == 1) {
-      cblas_dgemv(CblasColMajor, CblasNoTrans, rows, w, 1.0, a, ld, x_, 1, 1.0, y, 1);
-      cblas_dgemv(CblasColMajor, CblasTrans, rows, w, 1.0, a, ld, x, 1, 1.0, strip_, 1);
+      add_columns(rows, w, 1.0, a, ld, x_, y);
+      add_dots(rows, w, 1.0, a, ld, x, strip_);
     } else {
       cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, v, rows, w, 1.0, x_, ldx, a, ld, 1.0, y,
                   v);
