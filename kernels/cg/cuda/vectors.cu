@@ -140,13 +140,31 @@ __device__ void cluster_sums(double (&sum)[count], double (&slots)[finish_blocks
   }
 }
 
+/// Ends the iteration's row and adds it to the history; by all threads of a block.
+__device__ inline void write_row(const double (&now)[cg_row::count], bool on,
+                                 const CgPass<Cuda>& c) {
+  __shared__ double row[cg_row::size(1)];
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int what = 0; what < cg_row::count; ++what) row[what] = now[what];
+    row[cg_row::halted(1)] = on ? 0 : 1;
+  }
+  __syncthreads();
+  const Index finished = *c.finished.data, length = cg_row::size(1), v = threadIdx.x;
+  __syncthreads();
+  if (v < length) {
+    c.now.data[v] = row[v];
+    c.history.data[finished % (c.history.size / length) * length + v] = row[v];
+  }
+  if (v == 0) *c.finished.data = finished + 1;
+}
+
 /// Rows of a thread: R, one in each of R stretches of the vectors.
 template <int R>
 __global__ void __launch_bounds__(finish_threads)
     finish_kernel(Index size, const double* q, const double* d, double* r, double* x, double* p,
                   CgPass<Cuda> c) {
   __shared__ double dots[finish_blocks][2], squares[finish_blocks][3];
-  __shared__ double row[cg_row::size(1)];
   device::meet_cluster();  // all blocks are there
   const auto at = [&](int k) {
     return (Index(k) * finish_blocks + blockIdx.x) * finish_threads + threadIdx.x;
@@ -211,23 +229,10 @@ __global__ void __launch_bounds__(finish_threads)
     if (step.on) p[at(k)] = held_d[k] * held_r[k] + step.beta * held_p[k];
   }
   if (blockIdx.x != 0) return;
-  if (threadIdx.x == 0) {
-    now[cg_row::alpha] = step.alpha;
-    now[cg_row::den] = step.den;
-    now[cg_row::dd] = step.dd;
-#pragma unroll
-    for (int what = 0; what < cg_row::count; ++what) row[what] = now[what];
-    row[cg_row::halted(1)] = step.on ? 0 : 1;
-  }
-  __syncthreads();
-  const Index finished = *c.finished.data, length = cg_row::size(1);
-  __syncthreads();
-  const Index v = threadIdx.x;
-  if (v < length) {
-    c.now.data[v] = row[v];
-    c.history.data[finished % (c.history.size / length) * length + v] = row[v];
-  }
-  if (v == 0) *c.finished.data = finished + 1;
+  now[cg_row::alpha] = step.alpha;
+  now[cg_row::den] = step.den;
+  now[cg_row::dd] = step.dd;
+  write_row(now, step.on, c);
 }
 
 template <int R>
