@@ -221,8 +221,9 @@ class PlannedBand : public Job {
   void describe_parts() const {
     const BandPartsMemory m = band_parts_memory<B>(plan_, nrhs());
     const Index last = plan_.parts() - 1, s = plan_.separator;
-    say_way(fmt::format("method     {}: {} parts, at most {} per rank, tile columns of width {}",
-                        to_string(plan_.method), plan_.parts(), plan_.per_rank(), shape().width));
+    say_way(fmt::format("method     {}: {}, at most {} per rank, tile columns of width {}",
+                        to_string(plan_.method), parts_text(plan_.parts()), plan_.per_rank(),
+                        shape().width));
     if (last > 0)
       run_.say(
           fmt::format("parts      rows of the first {}, of the last {}{}; separators of {} rows, "
