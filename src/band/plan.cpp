@@ -157,8 +157,9 @@ void cut_parts(BandPlan& plan, Index wanted, double end_weight) {
   for (Index q = std::min(wanted, most); plan.begin.empty(); --q)
     plan.begin = cut(s.n, s, plan.separator, q, end_weight);
   if (plan.parts() < wanted)
-    plan.reasons.push_back(fmt::format("{} rows have room for {} only, with separators of {}", s.n,
-                                       parts_text(plan.parts()), plan.separator));
+    plan.reasons.push_back(
+        fmt::format("{} rows have room for {} part{} only, with separators of {}", s.n,
+                    plan.parts(), plan.parts() == 1 ? "" : "s", plan.separator));
   if (plan.parts() == 1) return;
   const Index blocks = plan.parts() > 2 ? 2 : 1, order = (plan.parts() - 1) * plan.separator;
   plan.reduced =

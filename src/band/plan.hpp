@@ -12,9 +12,6 @@ namespace terrace::band {
 
 enum class BandMethod { tile_columns, one_end, two_ends, partition, streamed, mixed };
 std::string to_string(BandMethod method);
-inline std::string parts_text(Index parts) {  ///< "1 part", "2 parts"
-  return std::to_string(parts) + (parts == 1 ? " part" : " parts");
-}
 
 /// What is asked for.
 struct BandRequest {

@@ -222,7 +222,7 @@ class PlannedBand : public Job {
     const BandPartsMemory m = band_parts_memory<B>(plan_, nrhs());
     const Index last = plan_.parts() - 1, s = plan_.separator;
     say_way(fmt::format("method     {}: {}, at most {} per rank, tile columns of width {}",
-                        to_string(plan_.method), parts_text(plan_.parts()), plan_.per_rank(),
+                        to_string(plan_.method), counted(plan_.parts(), "part"), plan_.per_rank(),
                         shape().width));
     if (last > 0)
       run_.say(

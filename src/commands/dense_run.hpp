@@ -145,6 +145,7 @@ void describe_plan(Run& run, const DensePlan& plan) {
                     "{:.4g} bytes a rank",
                     std::is_same_v<B, Cpu> ? "FP32" : "products of 8-bit integers, 7 moduli",
                     8.0 * double(plan.rows.slots(0)) * double(plan.n)));
+  if (!plan.note.empty()) run.say("note       " + plan.note);
   report["block"] = plan.block;
   report["why_block"] = plan.why_block;
   report["why_pivoting"] = plan.why_pivoting;

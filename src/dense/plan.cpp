@@ -188,8 +188,11 @@ DensePlan plan_dense(int ranks, Index n, const DenseRequest& o) {
   }
   plan.guard = o.guard;
   if (o.exact_check) plan.bytes += exact_check_bytes(n, plan.rows.slots(0));
-  // Measured on one and two H200: by LU even at n = 12,000, an inverse 8 % faster at 8,192.
-  if (!std::is_same_v<B, Cpu> && ranks > 1 && n < (lu ? 12000 : 8192))
+  // Measured on one and two H200: by LU even at n = 12,000, an inverse 8 % faster at 8,192. Mixed on
+  // one loses a quarter at 8,192 and gains a tenth at 16,384; on two it loses from 16,384 to 32,768.
+  if (o.mixed && !std::is_same_v<B, Cpu> && n <= (ranks > 1 ? 32768 : 12000))
+    plan.note = "FP64 is faster at this order; leave --precision mixed out";
+  else if (!std::is_same_v<B, Cpu> && ranks > 1 && n < (lu ? 12000 : 8192))
     plan.note = "one GPU is faster than several at this order; start one rank";
   return plan;
 }

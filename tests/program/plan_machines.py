@@ -144,6 +144,13 @@ check("the machine is said", re.search(r"^machine +64 ranks, each with an NVIDIA
 check("the rates are", re.search(r"^rates +built in, of NVIDIA H200", done.out, re.M), done.out)
 
 # What fits on one GPU and not on the other, or only on several.
+SOLVE = "dense solve in.h5:/A --rhs :/b --plan --gpu h200"
+LEFT_OUT = re.compile("^note +FP64 is faster at this order; leave --precision mixed out$", re.M)
+for order, ranks, options, loses in ((900, 1, "", False), (900, 1, "--precision mixed", True), (16_384, 1, "--precision mixed", False),
+                                     (16_384, 2, "--precision mixed", True), (40_000, 2, "--precision mixed", False)):
+    make(dense(order))
+    done = test.run(f"{SOLVE} --ranks {ranks} {options}", code=0)
+    check(f"n = {order}, {ranks} GPUs {options}: note", (LEFT_OUT.search(done.out) is not None) == loses, done.out)
 make(dense(110_000))  # 97 GB
 fits = {(gpu, ranks): planned("dense invert in.h5:/A", 1, f"--gpu {gpu} --ranks {ranks}") for gpu in ("h100", "h200") for ranks in (1, 2)}
 check("97 GB", [fits["h100", 1]["fits"], fits["h100", 2]["fits"], fits["h200", 1]["fits"]] == [False, True, True], fits)
