@@ -3,8 +3,8 @@
 // hidden, and so is their start.
 //
 // A launch begins early where all blocks of the one ahead have called let_next_begin() or ended.
-// Blocks that wait for another process call it never: the next launch could take the place that the
-// other process's blocks need.
+// Blocks that wait for another process call it behind that: the next launch could take the place that
+// the other process's blocks need.
 #pragma once
 #include <type_traits>
 
