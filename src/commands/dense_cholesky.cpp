@@ -117,6 +117,7 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
     run.say("a few rows are symmetric: Cholesky's method is tried");
   }
   const nlohmann::json settings = run.settings;
+  const Index block = run.options.block;  // LU's own: a checkpoint of Cholesky's has its width
   try {
     band::BandFiles files;
     describe_whole(run, a, matrix, files);
@@ -125,6 +126,7 @@ bool done_by_cholesky(Run& run, const io::DenseInput& a, const io::DenseInput* b
     return true;
   } catch (const NotDefinite& why) {
     run.settings = settings;
+    run.options.block = block;
     note_not_cholesky(run, a, why.words());
   }
   run.options.method.clear();

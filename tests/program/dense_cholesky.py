@@ -135,6 +135,21 @@ for ranks in (1, 3):
     test.run("verify lu.h5", ranks, 0)
 report, _ = run("dense factor in.h5:/general -o lu.h5 --assume auto", 2, 0)
 check("auto on a general matrix", report["method"] == "lu" and not report["warnings"], str(report["warnings"]))
+if backend == "cpu":  # killed within Cholesky's method, which gives up behind that: LU goes on in a width of its own
+    late = kinds["larger"][:200, :200].copy()
+    late[190, 190] = -1
+    with h5py.File("late.h5", "w") as f:
+        f["A"] = late
+    whole, _ = run("dense factor late.h5:/A -o lu.h5 --assume spd", 2, 0)
+    remove("c.h5", "cut.h5")
+    test.run("dense factor late.h5:/A -o cut.h5 --assume spd --backend cpu --checkpoint c.h5 --checkpoint-every 0.0001s", 2,
+             env={"TERRACE_TEST_FAULT": "1:solve:3:kill"})
+    with h5py.File("c.h5") as f:
+        check("killed within Cholesky's method", '"assume":"spd"' in f["terrace"].attrs["checkpoint"], f["terrace"].attrs["checkpoint"])
+    report, _ = run("dense factor late.h5:/A -o cut.h5 --assume spd --restart c.h5", 3, 0)
+    check("LU behind Cholesky's checkpoint", report["method"] == "lu" and report["block"] == whole["block"], f"{report['block']}, not {whole['block']}")
+    check("LU behind Cholesky's checkpoint", (read("cut.h5", "factor") == read("lu.h5", "factor")).all(), "other bits")
+    remove("c.h5", "cut.h5", "late.h5")
 
 # --- options that meet it: guard, checkpoints, no check, plan, groups -------------------------------------
 run("dense factor in.h5:/larger -o f.h5 --method cholesky --block 32", 2, 0)
